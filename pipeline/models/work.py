@@ -31,6 +31,8 @@ from pipeline.states import JobState, LaneState, StageState
 FENCES = Sequence("fences", metadata=Base.metadata)
 """A number for each reservation, growing: the key of attempts, and what outside targets compare."""
 
+OUTCOMES = ("done", "rejected", "retry", "snoozed", "held", "failed", "repair", "released", "expired", "cancelled")
+
 SLUG = "'^[a-z0-9]+(-[a-z0-9]+)*$'"
 
 
@@ -82,7 +84,7 @@ class Lane(Base):
 
 
 class Stage(Base):
-    """One stage of one site: order is data, registered from ``PIPELINE``. Ordinals have gaps; nothing renumbers them."""
+    """One stage of one site: order is data, registered from ``PIPELINE``. Ordinals have gaps and stay."""
 
     __tablename__ = "stages"
     __table_args__ = (
@@ -255,21 +257,7 @@ class Attempt(Base):
     __tablename__ = "attempts"
     __table_args__ = (
         CheckConstraint(
-            one_of(
-                "outcome",
-                (
-                    "done",
-                    "rejected",
-                    "retry",
-                    "snoozed",
-                    "held",
-                    "failed",
-                    "repair",
-                    "released",
-                    "expired",
-                    "cancelled",
-                ),
-            ),
+            one_of("outcome", OUTCOMES),
             name="outcome",
         ),
         CheckConstraint("ended_at >= reserved_at", name="order"),
