@@ -16,7 +16,7 @@ from pipeline.stages import (
     Stage,
     StageContext,
 )
-from pipeline.views import Draft, Finding, LivePage, PageCard, Severity, TopicView
+from pipeline.views import Draft, Finding, Found, LivePage, PageCard, Severity, TopicView
 
 __version__ = "0.1.0"
 
@@ -27,6 +27,7 @@ __all__ = [
     "Draft",
     "Fail",
     "Finding",
+    "Found",
     "Hold",
     "LivePage",
     "Outcome",

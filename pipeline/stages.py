@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from pipeline.project.site import Site
 from pipeline.retry import Backoff
-from pipeline.views import Draft, Finding, LivePage, PageCard, TopicView
+from pipeline.views import Draft, Finding, Found, LivePage, PageCard, TopicView
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Ledger(Protocol):
         target: str,
         key: str,
         hash: str,
-        look: Callable[[], str | None],
+        look: Callable[[], Found | None],
         act: Callable[[], str],
         *,
         topic_id: int | None = None,
@@ -88,8 +88,8 @@ class Ledger(Protocol):
     ) -> bool:
         """Make ``key`` at ``target`` be what ``hash`` names; True when something was done.
 
-        ``look`` answers the hash that the target has now, or None; ``act`` changes the target and answers its version
-        tag. Raises LeaseLost when the reservation is gone and PathTaken when another topic has this key.
+        ``look`` answers what the target has there now, or None; ``act`` changes the target and answers its version tag.
+        Raises LeaseLost when the reservation is gone and PathTaken when another topic has this key.
         """
         ...
 
@@ -157,6 +157,8 @@ class AssembleContext(Protocol):
 
     @property
     def fence(self) -> int: ...
+    @property
+    def corpus(self) -> Corpus: ...
     @property
     def ledger(self) -> Ledger: ...
     def pages(self) -> Iterator[LivePage]:

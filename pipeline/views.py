@@ -97,6 +97,14 @@ class PageCard:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What a target has at one path: the hash of its bytes, and the target's own version tag."""
+
+    hash: str
+    remote: str
+
+
+@dataclass(frozen=True, slots=True)
 class LivePage:
     """One live publication. ``card`` and ``draft`` are None for an artefact of the site (home, sitemap)."""
 
@@ -133,6 +141,7 @@ class Claim:
     revision_id: int | None = None
     findings: tuple[Finding, ...] = ()
     input_hash: str = ""
+    begins: bool = False  # it stands at the first stage: what it reads now is what the pass is made from
     run_at: datetime | None = None
     priority: int = 2
 

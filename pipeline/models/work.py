@@ -92,7 +92,8 @@ class Stage(Base):
         CheckConstraint(one_of("state", StageState), name="state"),
         CheckConstraint("width > 0", name="width"),
         CheckConstraint("ordinal >= 0", name="ordinal"),
-        CheckConstraint("octet_length(name) BETWEEN 1 AND 63", name="name"),
+        CheckConstraint("max_attempts > 0", name="max_attempts"),
+        CheckConstraint("octet_length(name) BETWEEN 1 AND 63 AND name <> 'assemble'", name="name"),
     )
 
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"), primary_key=True)
@@ -100,6 +101,7 @@ class Stage(Base):
     ordinal: Mapped[int] = mapped_column(Integer)
     state: Mapped[str] = mapped_column(Text, server_default="active")
     width: Mapped[int | None] = mapped_column(Integer)
+    max_attempts: Mapped[int] = mapped_column(Integer, server_default="5")  # what a job arriving here is given
 
 
 class Gate(Base):

@@ -111,8 +111,8 @@ def load_site(root: Path, slug: str) -> Site:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
-        line = _line_of(raw.decode("utf-8-sig"), str(first["loc"][0]))
-        where = f" (at line {line})" if line else ""
+        at = _line_of(raw.decode("utf-8-sig"), str(first["loc"][0]))
+        where = f" (at line {at})" if at else ""
         what = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
         raise ProjectError(f"sites/{slug}/site.toml{where}: {key} {what}") from error
 

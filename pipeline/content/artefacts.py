@@ -1,0 +1,143 @@
+"""What belongs to the site and to no single topic: home, sitemap, feed, robots; beside the floors.
+
+Made from live pages only, and every date in it is that of a page's last significant change, never that of the build.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+from pipeline.content import links
+from pipeline.content.markup import clean
+from pipeline.content.pages import Lane, lane_name
+from pipeline.content.theming import fill
+from pipeline.project.site import Site
+from pipeline.views import LivePage
+
+MAX_URLS = 50_000  # of one sitemap, and below
+MAX_SITEMAP_BYTES = 50 << 20  # by sitemaps.org
+MAX_ENTRIES = 50
+SITEMAP = "http://www.sitemaps.org/schemas/sitemap/0.9"
+ATOM = "http://www.w3.org/2005/Atom"
+START = datetime(1970, 1, 1, tzinfo=UTC)  # of a site that has no page yet
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One live page as maps and feeds see it."""
+
+    topic_id: int
+    path: str
+    title: str
+    description: str
+    first_at: datetime
+    changed_at: datetime
+
+
+def entry_of(page: LivePage) -> Entry:
+    """A live page of a topic, as maps and feeds see it."""
+    if page.card is None or page.draft is None:
+        raise ValueError(f"{page.path} belongs to no topic")
+    path = page.path.removesuffix("index.html")
+    title, description = page.draft.title, page.draft.description
+    return Entry(page.card.topic_id, path, title, description, page.first_at, page.changed_at)
+
+
+def home(site: Site, lanes: Mapping[str, Lane]) -> bytes:
+    """The home page: every lane that has a live page, with its live pages."""
+    shown = [lane for name, pages in lanes.items() if (lane := _lane(site, name, pages))]
+    page = {
+        "title": clean(site.name),
+        "description": clean(site.description),
+        "canonical": links.canonical(site, ""),
+        "kind": "home",
+    }
+    return fill("home.html", site, page=page, lanes=shown).encode()
+
+
+def _lane(site: Site, name: str, lane: Lane) -> dict[str, Any] | None:
+    members = [{"title": clean(card.title), "href": links.href(site, card.path)} for card in lane.ring]
+    href, text = None, ""
+    if lane.pillar and lane.pillar.live:
+        href, text = links.href(site, lane.pillar.path), clean(lane.pillar.description)
+    elif not members:
+        return None
+    return {"title": lane_name(site, name), "href": href, "text": text, "members": members}
+
+
+def sitemaps(site: Site, entries: Sequence[Entry]) -> dict[str, bytes]:
+    """``sitemap.xml``; past 50,000 addresses or 50 MiB an index of that name, and its parts, parts first."""
+    newest = max((entry.changed_at for entry in entries), default=None)
+    found = [(links.canonical(site, ""), newest), *((links.canonical(site, e.path), e.changed_at) for e in entries)]
+    parts: list[list[tuple[str, datetime | None]]] = [[]]
+    size = 0
+    for address in found:
+        size += len(address[0].encode()) + 100  # its tags and date
+        if len(parts[-1]) == MAX_URLS or size > MAX_SITEMAP_BYTES:
+            parts.append([])
+            size = len(address[0].encode()) + 100
+        parts[-1].append(address)
+    if len(parts) == 1:
+        return {"sitemap.xml": _sitemap("urlset", "url", parts[0])}
+    files = {f"sitemap-{number}.xml": part for number, part in enumerate(parts, start=1)}
+    index = [(links.canonical(site, name), max(at for _, at in part if at)) for name, part in files.items()]
+    made = {name: _sitemap("urlset", "url", part) for name, part in files.items()}
+    return made | {"sitemap.xml": _sitemap("sitemapindex", "sitemap", index)}
+
+
+def _sitemap(root: str, each: str, addresses: Iterable[tuple[str, datetime | None]]) -> bytes:
+    tree = ElementTree.Element(root, xmlns=SITEMAP)
+    for address, changed_at in addresses:
+        node = ElementTree.SubElement(tree, each)
+        _text(node, "loc", address)
+        if changed_at:
+            _text(node, "lastmod", _moment(changed_at))
+    return _xml(tree)
+
+
+def feed(site: Site, entries: Sequence[Entry]) -> bytes:
+    """An Atom feed of the pages that changed last. Ids stay when a page moves: they name the topic, not the address."""
+    newest = sorted(entries, key=lambda entry: (entry.changed_at, entry.topic_id), reverse=True)[:MAX_ENTRIES]
+    tree = ElementTree.Element("feed", {"xmlns": ATOM, "xml:lang": site.locale})
+    home, own = links.canonical(site, ""), links.canonical(site, "feed.xml")
+    _text(tree, "id", home)
+    _text(tree, "title", site.name)
+    if site.tagline:
+        _text(tree, "subtitle", site.tagline)
+    _text(tree, "updated", _moment(newest[0].changed_at if newest else START))
+    _text(ElementTree.SubElement(tree, "author"), "name", site.name)
+    ElementTree.SubElement(tree, "link", rel="self", type="application/atom+xml", href=own)
+    ElementTree.SubElement(tree, "link", rel="alternate", type="text/html", href=home)
+    host = urlsplit(site.base_url).hostname or ""
+    for entry in newest:
+        node = ElementTree.SubElement(tree, "entry")
+        _text(node, "id", f"tag:{host},{entry.first_at.astimezone(UTC):%Y-%m-%d}:{site.slug}/{entry.topic_id}")
+        _text(node, "title", entry.title)
+        _text(node, "published", _moment(entry.first_at))
+        _text(node, "updated", _moment(entry.changed_at))
+        ElementTree.SubElement(node, "link", rel="alternate", type="text/html", href=links.canonical(site, entry.path))
+        if entry.description:
+            _text(node, "summary", entry.description)
+    return _xml(tree)
+
+
+def robots(site: Site) -> bytes:
+    return f"User-agent: *\nAllow: /\n\nSitemap: {links.canonical(site, 'sitemap.xml')}\n".encode()
+
+
+def _text(parent: ElementTree.Element, tag: str, text: str) -> None:
+    ElementTree.SubElement(parent, tag).text = clean(text)
+
+
+def _moment(at: datetime) -> str:
+    """W3C form, in UTC, to the second."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _xml(tree: ElementTree.Element) -> bytes:
+    ElementTree.indent(tree, "")
+    text = ElementTree.tostring(tree, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()

@@ -1,0 +1,234 @@
+"""The files target: one folder of static files, written so that a reader sees the old bytes or the new, never a part.
+
+Beside the floors; knows no queue and no database. It never deletes a page.
+
+Why descriptors: every folder below the root is opened from its parent's descriptor without following links, so a link
+planted in the tree leads nowhere, even when it appears between a check and a write. The root itself may be a link.
+"""
+
+import errno
+import hashlib
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+
+from pipeline.errors import TargetError
+from pipeline.project.topics import DEVICES
+from pipeline.stages import Ledger
+from pipeline.views import LivePage
+
+NAME = "files"  # of this target, in the ledger
+SEGMENT = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9]+)?")
+MAX_SEGMENT_BYTES = 200
+MAX_KEY_BYTES = 1020
+TEMPORARY = re.compile(r"\.pipeline-[0-9a-f]{32}\.tmp")
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO})
+REASONS = {
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is used up; free some space",
+    errno.EROFS: "the file system is read-only; mount it writable",
+    errno.EACCES: "this user may not write there; change the folder's owner or mode",
+    errno.EPERM: "this user may not write there; change the folder's owner or mode",
+    errno.ENOTDIR: "a file or a link stands where a folder is needed; move it away",
+    errno.ELOOP: "a symbolic link stands where a folder is needed; move it away",
+    errno.EISDIR: "a folder stands where the file is needed; move it away",
+    errno.EEXIST: "a file stands where a folder is needed; move it away",
+}
+
+
+def file_key(path: str) -> str:
+    """The file of a page: ``japan/kyoto/`` is ``japan/kyoto/index.html``. Raises TargetError for an unsafe path."""
+    key = f"{path}index.html"
+    split(key)
+    return key
+
+
+def split(key: str) -> list[str]:
+    """The segments of a site-relative key, each harmless on every system. Raises TargetError for any other key."""
+    parts = key.split("/")
+    for part in parts:
+        if not SEGMENT.fullmatch(part):
+            raise TargetError(f"{key[:200]!r}: {part[:60]!r} is no safe name; use a-z, 0-9 and '-'")
+        if len(part) > MAX_SEGMENT_BYTES:
+            raise TargetError(f"{key[:200]!r}: a part is longer than {MAX_SEGMENT_BYTES} bytes; shorten it")
+        if part.partition(".")[0] in DEVICES:
+            raise TargetError(f"{key[:200]!r}: {part!r} is a reserved name on some systems; choose another")
+    if len(key) > MAX_KEY_BYTES:
+        raise TargetError(f"{key[:200]!r}…: longer than {MAX_KEY_BYTES} bytes; shorten it")
+    return parts
+
+
+class FilesTarget:
+    """Keys such as ``japan/kyoto/index.html`` below one root. Safe to use from many threads and processes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def look(self, key: str) -> str | None:
+        """SHA-256, as hex, of the bytes that are there now; None when no plain file is."""
+        with self._refusals(key), self._existing(key) as file:
+            if file is None:
+                return None
+            with os.fdopen(file, "rb", closefd=False) as stream:
+                return hashlib.file_digest(stream, "sha256").hexdigest()
+
+    def tag(self, key: str) -> str | None:
+        """A version tag from size and time of change, without reading the bytes; None when no plain file is there."""
+        with self._refusals(key), self._existing(key) as file:
+            return None if file is None else _tag(os.fstat(file))
+
+    def write(self, key: str, data: bytes) -> str:
+        """Put the bytes there, whole and durable, and return their tag.
+
+        Raises TargetError with path and reason; then no temporary file is left, and ``look`` tells what stands there.
+        """
+        *folders, name = split(key)
+        with self._refusals(key), self._folder(folders) as folder:
+            temporary = f".pipeline-{secrets.token_hex(16)}.tmp"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            file = os.open(temporary, flags, 0o600, dir_fd=folder)
+            try:
+                with os.fdopen(file, "wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fchmod(file, 0o644)
+                    os.fsync(file)
+                    tag = _tag(os.fstat(file))
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=folder)
+                raise
+            os.fsync(folder)
+            return tag
+
+    def publish(
+        self,
+        ledger: Ledger,
+        key: str,
+        data: bytes,
+        *,
+        topic_id: int | None = None,
+        revision: int | None = None,
+        inputs: str = "",
+    ) -> bool:
+        """Make the file hold these bytes, through the ledger; True when something was done."""
+        return ledger.publish(
+            NAME,
+            key,
+            hashlib.sha256(data).hexdigest(),
+            lambda: self.look(key),
+            lambda: self.write(key, data),
+            topic_id=topic_id,
+            revision=revision,
+            inputs=inputs,
+        )
+
+    def holds(self, page: LivePage) -> bool:
+        """Whether the file is still what the ledger says: by its tag, or else by its bytes."""
+        return self.tag(page.path) == page.remote or self.look(page.path) == page.hash
+
+    def sweep(self, older_than: timedelta) -> int:
+        """Remove what killed processes left behind, if it is old enough that nobody writes it; return how many."""
+        limit = time.time() - older_than.total_seconds()
+        removed = 0
+        if not self.root.is_dir():
+            return 0
+        with self._refusals(""):
+            for _, _, names, folder in os.fwalk(os.path.realpath(self.root), follow_symlinks=False):
+                for name in filter(TEMPORARY.fullmatch, names):
+                    try:
+                        if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < limit:
+                            os.unlink(name, dir_fd=folder)
+                            removed += 1
+                    except FileNotFoundError:
+                        continue  # another sweep was faster
+        return removed
+
+    @contextmanager
+    def _existing(self, key: str) -> Iterator[int | None]:
+        """A descriptor of the plain file at ``key``, or None; whatever else stands there is not ours."""
+        *folders, name = split(key)
+        opened: list[int] = []
+        try:
+            try:
+                opened.append(os.open(self.root, FOLDER & ~os.O_NOFOLLOW))
+                for folder in folders:
+                    opened.append(os.open(folder, FOLDER, dir_fd=opened[-1]))
+                # Not blocking: a named pipe that was planted there would hold the worker for ever.
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                opened.append(os.open(name, flags, dir_fd=opened[-1]))
+            except OSError as error:
+                if error.errno not in ABSENT:
+                    raise
+                yield None
+                return
+            yield opened[-1] if stat.S_ISREG(os.fstat(opened[-1]).st_mode) else None
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+
+    @contextmanager
+    def _folder(self, folders: list[str]) -> Iterator[int]:
+        """A descriptor of that folder; missing ones are made and their names made durable."""
+        missing = [path for path in (self.root, *self.root.parents) if not path.exists()]
+        self.root.mkdir(parents=True, exist_ok=True)
+        for path in missing:
+            _sync(path.parent)
+        here = os.open(self.root, FOLDER & ~os.O_NOFOLLOW)
+        try:
+            for name in folders:
+                below = _enter(here, name)
+                os.close(here)
+                here = below
+            yield here
+        finally:
+            os.close(here)
+
+    @contextmanager
+    def _refusals(self, key: str) -> Iterator[None]:
+        """Turn what the system says into TargetError with path and reason."""
+        try:
+            yield
+        except OSError as error:
+            reason = REASONS.get(error.errno or 0) or error.strerror or str(error)
+            raise TargetError(f"{self.root / key}: {reason}") from error
+
+
+def _enter(parent: int, name: str) -> int:
+    """Open the folder ``name`` in ``parent``, made if it is missing."""
+    try:
+        return os.open(name, FOLDER, dir_fd=parent)
+    except FileNotFoundError:
+        pass
+    try:
+        os.mkdir(name, 0o755, dir_fd=parent)
+    except FileExistsError:  # another worker was faster
+        return os.open(name, FOLDER, dir_fd=parent)
+    made = os.open(name, FOLDER, dir_fd=parent)
+    try:
+        os.fchmod(made, 0o755)  # whatever the umask says: a web server must be able to read it
+        os.fsync(parent)
+    except BaseException:
+        os.close(made)
+        raise
+    return made
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, FOLDER & ~os.O_NOFOLLOW)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _tag(facts: os.stat_result) -> str:
+    return f"{facts.st_size}-{facts.st_mtime_ns}"

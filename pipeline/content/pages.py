@@ -1,0 +1,172 @@
+"""Topic pages: what a page says of itself and its neighbours (the model), and its bytes; beside the floors.
+
+The model is made without rendering, and with the draft, the theme and the site's facts it is all that the bytes depend
+on; so ``inputs`` can tell cheaply whether a live page must be built again. There is no clock in here. A page looks at
+its own lane only: it must not change because something elsewhere went live.
+"""
+
+import json
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from markupsafe import Markup
+
+from pipeline.content import links
+from pipeline.content.markup import clean, to_html
+from pipeline.content.theming import fill, site_facts, theme_hash
+from pipeline.project.site import Site
+from pipeline.views import Draft, PageCard, TopicView, content_hash
+
+RENDERER = 1  # raise it when the same inputs give other bytes
+RELATED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A named way to a page; ``href`` is None for the page itself and for one that is not live."""
+
+    title: str
+    href: str | None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PageModel:
+    """All that a page shows beside its body."""
+
+    title: str
+    description: str
+    canonical: str
+    kind: str  # pillar: it has pages below it; else page
+    breadcrumbs: tuple[Link, ...]
+    members: tuple[Link, ...]
+    members_title: str
+    related: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The pages of one lane by position; ``ring``: the live ones without the pillar."""
+
+    cards: tuple[PageCard, ...]
+    pillar: PageCard | None
+    ring: tuple[PageCard, ...]
+
+
+def card_of(topic: TopicView, draft: Draft) -> PageCard:
+    """The page of a topic as it will be once it is live."""
+    title, description = draft.title, draft.description
+    return PageCard(topic.id, topic.lane, topic.position, topic.type, topic.path, title, description, live=True)
+
+
+def lane_name(site: Site, lane: str) -> str:
+    """What readers call a lane."""
+    return clean(site.lanes.get(lane) or lane.replace("-", " ").capitalize())
+
+
+def lane_of(cards: Sequence[PageCard]) -> Lane:
+    """The pages of a lane, live or not, made ready for many questions."""
+    ordered = sorted(cards, key=_place)
+    # A pillar is the first page that others of the lane live below.
+    above = {card.path[: end + 1] for card in ordered for end, sign in enumerate(card.path[:-1]) if sign == "/"}
+    pillar = next((card for card in ordered if card.path in above), None)
+    return Lane(tuple(ordered), pillar, tuple(card for card in ordered if card.live and card is not pillar))
+
+
+def model(site: Site, card: PageCard, draft: Draft, lane: Lane) -> PageModel:
+    """The page ``card`` with this content, among the pages of its lane."""
+    name = lane_name(site, card.lane)
+    crumbs = [Link(clean(site.name), links.href(site, ""))]
+    is_pillar = lane.pillar is not None and lane.pillar.topic_id == card.topic_id
+    members = [_link(site, other) for other in lane.cards if other.topic_id != card.topic_id] if is_pillar else []
+    if lane.pillar and not is_pillar and card.path.startswith(lane.pillar.path):
+        crumbs.append(Link(name, links.href(site, lane.pillar.path) if lane.pillar.live else None))
+    return PageModel(
+        title=clean(draft.title),
+        description=clean(draft.description),
+        canonical=links.canonical(site, card.path),
+        kind="pillar" if is_pillar else "page",
+        breadcrumbs=(*crumbs, Link(name if is_pillar else clean(draft.title), None)),
+        members=tuple(members),
+        members_title=f"More about {name}" if members else "",
+        related=() if is_pillar else tuple(_link(site, other) for other in _nearest(lane, card)),
+    )
+
+
+def inputs(site: Site, page: PageModel, draft: Draft) -> str:
+    """Hash of all that the page's bytes depend on."""
+    return content_hash([RENDERER, draft.hash, asdict(page), site_facts(site), theme_hash()])
+
+
+def render(site: Site, page: PageModel, draft: Draft) -> bytes:
+    """The page, whole: the same bytes for the same inputs."""
+    shown = asdict(page) | {
+        "h1": page.title,
+        "html": to_html(draft.body, links.prefix(site)),
+        "jsonld": _jsonld(site, page),
+    }
+    return fill("page.html", site, page=shown).encode()
+
+
+def site_hash(site: Site) -> str:
+    """Hash of all that the site's own artefacts depend on beside its live pages."""
+    return content_hash([RENDERER, site_facts(site), dict(site.lanes), theme_hash()])
+
+
+def _link(site: Site, card: PageCard) -> Link:
+    """A page that is not live is named, and nothing of it is given away."""
+    if not card.live:
+        return Link(clean(card.title), None)
+    return Link(clean(card.title), links.href(site, card.path), clean(card.description))
+
+
+def _nearest(lane: Lane, card: PageCard) -> list[PageCard]:
+    """The live pages next to this one on the lane's ring, by position: a new page changes only those around it."""
+    at = bisect_left(lane.ring, _place(card), key=_place)
+    others = len(lane.ring)
+    after = at
+    if at < others and lane.ring[at].topic_id == card.topic_id:
+        after, others = at + 1, others - 1
+    count = min(RELATED, others)
+    ahead = range(after, after + count - count // 2)
+    behind = range(at - count // 2, at)
+    return [lane.ring[place] for place in sorted(step % len(lane.ring) for step in (*behind, *ahead))]
+
+
+def _place(card: PageCard) -> tuple[int, int]:
+    return card.position, card.topic_id
+
+
+def _jsonld(site: Site, page: PageModel) -> Markup:
+    """The page for machines, as JSON that cannot end its script element."""
+    crumbs = [crumb for crumb in page.breadcrumbs if crumb.href] + [Link(page.breadcrumbs[-1].title, None)]
+    trail = [
+        {
+            "@type": "ListItem",
+            "position": place,
+            "name": crumb.title,
+            "item": page.canonical if crumb.href is None else _absolute(site, crumb.href),
+        }
+        for place, crumb in enumerate(crumbs, start=1)
+    ]
+    article = {
+        "@type": "Article",
+        "headline": page.title,
+        "description": page.description,
+        "inLanguage": site.locale,
+        "mainEntityOfPage": page.canonical,
+        "url": page.canonical,
+    }
+    graph = {
+        "@context": "https://schema.org",
+        "@graph": [{"@type": "BreadcrumbList", "itemListElement": trail}, article],
+    }
+    text = json.dumps(graph, ensure_ascii=False, separators=(",", ":"))
+    for mark in "<>&\u2028\u2029":
+        text = text.replace(mark, f"\\u{ord(mark):04x}")
+    return Markup(text)
+
+
+def _absolute(site: Site, href: str) -> str:
+    return site.base_url + href.removeprefix(links.prefix(site))

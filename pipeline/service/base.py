@@ -1,0 +1,59 @@
+"""What all services share: transactions that are tried again, words made safe to store; floor 2.
+
+This floor alone opens transactions: one method is one verb, one transaction, one frozen view.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from pipeline.clock import Clock, DatabaseClock
+from pipeline.db import sqlstate
+
+T = TypeVar("T")
+
+# Serialization failure, deadlock, lock or statement time-out: nothing was written, the same may succeed.
+PASSING = frozenset({"40001", "40P01", "55P03", "57014"})
+TRIES = 5
+MAX_ERROR_BYTES = 4000
+
+
+class Service:
+    """A set of verbs over one engine and one clock."""
+
+    def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
+        self._engine = engine
+        self._clock = clock or DatabaseClock()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    def _write(self, body: Callable[[Connection], T]) -> T:
+        """Run ``body`` in a transaction of its own; all of it again when it lost to another, a few times."""
+        for attempt in range(1, TRIES + 1):
+            try:
+                with self._engine.begin() as connection:
+                    return body(connection)
+            except DBAPIError as error:
+                if sqlstate(error) not in PASSING or attempt == TRIES:
+                    raise
+            time.sleep(random.uniform(0.01, 0.2))
+        raise AssertionError("unreachable")
+
+
+def clean(text: str, limit: int = MAX_ERROR_BYTES) -> str:
+    """The text as PostgreSQL can hold it: no NUL, no lone surrogate, cut at a character within ``limit`` bytes."""
+    safe = text[: limit + 1].replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
+    return safe.decode() if len(safe) <= limit else safe[: limit - 3].decode("utf-8", "ignore") + "…"
+
+
+def fold(text: str) -> str:
+    """What two texts have in common that readers take for the same: case and blanks folded."""
+    return " ".join(text.split()).casefold()

@@ -1,0 +1,224 @@
+"""The claim and the heartbeat; floor 1.
+
+The claim walks ``ix_jobs_claim`` and nothing else: what waits, is halted, paused or finished is not in it, so its cost
+grows with none of them. Predicates use ``statement_timestamp()``: ``clock_timestamp()`` is volatile, hence never an
+index condition (measured: 751 ms against 0.26 ms). Stored times use ``clock_timestamp()``.
+"""
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    DateTime,
+    Float,
+    FromClause,
+    Integer,
+    Select,
+    SmallInteger,
+    Text,
+    Uuid,
+    and_,
+    bindparam,
+    case,
+    exists,
+    or_,
+    select,
+    true,
+    tuple_,
+    update,
+)
+
+from pipeline.clock import Clock
+from pipeline.models import FENCES
+from pipeline.sql.batch import ONE, SECOND, table, word
+from pipeline.sql.tables import jobs, lanes, revisions, sites, stages, topics
+from pipeline.states import JobState as S
+
+MOMENT = DateTime(timezone=True)
+
+
+@cache
+def claim(clock: Clock) -> Select[Any]:
+    """Reserve the first due jobs of each prefix; returns one row a job, with its topic and current revision.
+
+    Binds ``prefixes`` (n, site_id, stage, priority, share, lease_seconds, floor_at, floor_id), ``token`` and
+    ``worker``. At most ``share`` jobs of a prefix, from its floor on: the worker's last ``(run_at, id)``, so that dead
+    index entries of finished work, which a pinned snapshot keeps, are not walked again. All share the token; each has a
+    fence of its own. Charges the attempt.
+    """
+    p = table(
+        "prefixes",
+        n=Integer,
+        site_id=BigInteger,
+        stage=Text,
+        priority=SmallInteger,
+        share=Integer,
+        lease_seconds=Float,
+        floor_at=MOMENT,
+        floor_id=BigInteger,
+    )
+    j = jobs.alias("j")
+    now = clock.statement()
+    due = (
+        select(j.c.id)
+        .where(
+            j.c.state == word(S.PENDING),
+            j.c.site_id == p.c.site_id,
+            j.c.stage == p.c.stage,
+            j.c.priority == p.c.priority,
+            j.c.run_at <= now,
+            tuple_(j.c.run_at, j.c.id) > tuple_(p.c.floor_at, p.c.floor_id),
+            or_(j.c.run_until.is_(None), j.c.run_until > now),
+            j.c.attempts < j.c.max_attempts,
+            ~exists().where(lanes.c.id == j.c.lane_id, lanes.c.state != word("active")),
+            *_open(p.c.site_id, p.c.stage),
+        )
+        .order_by(j.c.run_at, j.c.id)
+        .limit(p.c.share)
+        .with_for_update(key_share=True, skip_locked=True, of=j)
+        .correlate(p)
+        .lateral("due")
+    )
+    chosen = select(due.c.id, p.c.n, p.c.lease_seconds).select_from(p.join(due, true())).cte("chosen")
+    claimed = (
+        update(jobs)
+        .where(jobs.c.id == chosen.c.id, jobs.c.state == word(S.PENDING))  # the guard stands in the write
+        .values(
+            state=word(S.RESERVED),
+            attempts=jobs.c.attempts + 1,
+            token=bindparam("token", type_=Uuid()),
+            fence=FENCES.next_value(),
+            reserved_by=bindparam("worker", type_=Text),
+            reserved_at=clock.stored(),
+            lease_expires_at=clock.stored() + chosen.c.lease_seconds * SECOND,
+        )
+        .returning(*jobs.c, chosen.c.n)
+        .cte("claimed")
+    )
+    earlier = stages.alias("earlier")
+    here = stages.alias("here")
+    begins = ~exists().where(
+        earlier.c.site_id == claimed.c.site_id, earlier.c.ordinal < here.c.ordinal, earlier.c.state != word("retired")
+    ).correlate(claimed, here)
+    return (
+        select(
+            claimed.c.n,
+            and_(here.c.name.is_not(None), begins).label("begins"),
+            claimed.c.id,
+            claimed.c.site_id,
+            sites.c.slug.label("site"),
+            claimed.c.stage,
+            claimed.c.priority,
+            claimed.c.run_at,
+            claimed.c.fence,
+            claimed.c.attempts,
+            claimed.c.max_attempts,
+            claimed.c.slot,
+            claimed.c["pass"].label("number"),
+            claimed.c.round,
+            claimed.c.topic_id,
+            claimed.c.position,
+            lanes.c.name.label("lane"),
+            topics.c.slug,
+            topics.c.title,
+            topics.c.type,
+            topics.c.path,
+            topics.c.brief,
+            topics.c.input_hash,
+            revisions.c.id.label("revision_id"),
+            revisions.c.title.label("draft_title"),
+            revisions.c.description,
+            revisions.c.body,
+            revisions.c.front_matter,
+            revisions.c.lineage,
+        )
+        .select_from(
+            claimed.join(sites, sites.c.id == claimed.c.site_id)
+            .outerjoin(here, and_(here.c.site_id == claimed.c.site_id, here.c.name == claimed.c.stage))
+            .outerjoin(lanes, lanes.c.id == claimed.c.lane_id)
+            .outerjoin(topics, topics.c.id == claimed.c.topic_id)
+            .outerjoin(revisions, revisions.c.id == topics.c.revision_id)
+        )
+        .order_by(claimed.c.n, claimed.c.run_at, claimed.c.id)
+    )
+
+
+@cache
+def prefixes(clock: Clock, *, one_site: bool) -> Select[int, str, int]:
+    """The ``(site_id, stage, priority)`` that have a due job, by a loose index scan: one probe for each prefix.
+
+    Binds ``site_id`` when ``one_site``. Active sites and stages only.
+    """
+
+    def head(of: FromClause, *more: ColumnElement[bool]) -> Select[Any]:
+        """The first prefix in the index, of those that ``more`` leaves."""
+        key = (of.c.site_id, of.c.stage, of.c.priority)
+        mine = [of.c.site_id == bindparam("site_id", type_=BigInteger)] if one_site else []
+        return select(*key).where(of.c.state == word(S.PENDING), *mine, *more).order_by(*key).limit(ONE)
+
+    seed = head(jobs.alias("first")).subquery("seed")
+    walk = select(*seed.c).cte("walk", recursive=True)
+    n = jobs.alias("n")
+    behind = tuple_(n.c.site_id, n.c.stage, n.c.priority) > tuple_(walk.c.site_id, walk.c.stage, walk.c.priority)
+    step = head(n, behind).correlate(walk).lateral("step")
+    walk = walk.union_all(select(*step.c).select_from(walk.join(step, true())))
+    d = jobs.alias("d")
+    due = exists().where(
+        d.c.state == word(S.PENDING),
+        d.c.site_id == walk.c.site_id,
+        d.c.stage == walk.c.stage,
+        d.c.priority == walk.c.priority,
+        d.c.run_at <= clock.statement(),
+    )
+    return (
+        select(walk.c.site_id, walk.c.stage, walk.c.priority)
+        .where(due, *_open(walk.c.site_id, walk.c.stage))
+        .order_by(walk.c.site_id, walk.c.stage, walk.c.priority)
+    )
+
+
+def _open(site_id: ColumnElement[int], stage: ColumnElement[str]) -> tuple[ColumnElement[bool], ...]:
+    """The site is active, and the stage is not paused there."""
+    return (
+        exists().where(sites.c.id == site_id, sites.c.state == word("active")),
+        ~exists().where(stages.c.site_id == site_id, stages.c.name == stage, stages.c.state == word("paused")),
+    )
+
+
+@cache
+def renew(clock: Clock) -> Select[int, str, bool]:
+    """Move the leases of held jobs on; returns ``(job_id, answer, cancel_requested)`` for those still ours.
+
+    Binds ``held`` (job_id, token, lease_seconds). ``answer`` is ``renewed`` or ``locked`` (somebody writes the row just
+    now: try again). A job that is missing from the answer is gone. SKIP LOCKED in id order: waiting here would
+    deadlock with batch acknowledgements, and one locked row would delay every other lease.
+    """
+    held = table("held", job_id=BigInteger, token=Uuid(), lease_seconds=Float)
+    j = jobs.alias("j")
+    mine = (
+        select(j.c.id, held.c.token, held.c.lease_seconds)
+        .select_from(j.join(held, (held.c.job_id == j.c.id) & (held.c.token == j.c.token)))
+        .where(j.c.state == word(S.RESERVED))
+        .order_by(j.c.id)
+        .with_for_update(key_share=True, skip_locked=True, of=j)
+        .cte("mine")
+    )
+    renewed = (
+        update(jobs)
+        .where(jobs.c.id == mine.c.id, jobs.c.token == mine.c.token, jobs.c.state == word(S.RESERVED))
+        .values(lease_expires_at=clock.stored() + mine.c.lease_seconds * SECOND)
+        .returning(jobs.c.id)
+        .cte("renewed")
+    )
+    h = table("held", job_id=BigInteger, token=Uuid(), lease_seconds=Float).alias("h")
+    r = jobs.alias("r")
+    answer = case((renewed.c.id.is_not(None), word("renewed")), else_=word("locked")).label("answer")
+    return (
+        select(r.c.id, answer, r.c.cancel_requested)
+        .select_from(
+            r.join(h, (h.c.job_id == r.c.id) & (h.c.token == r.c.token)).outerjoin(renewed, renewed.c.id == r.c.id)
+        )
+        .where(r.c.state == word(S.RESERVED))
+    )

@@ -1,0 +1,165 @@
+"""Revisions, findings, and what a stage may ask of its site; floor 1."""
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Integer,
+    Select,
+    Text,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from pipeline.sql.batch import table
+from pipeline.sql.tables import attempts, findings, lanes, publications, revisions, topics
+
+SITE = bindparam("site_id", type_=BigInteger)
+
+
+@cache
+def add_revisions() -> Any:
+    """Insert the drafts in ``drafts`` as the newest revisions of their topics, and make them current; returns ids."""
+    new = table(
+        "drafts",
+        topic_id=BigInteger,
+        fence=BigInteger,
+        title=Text,
+        description=Text,
+        title_key=Text,
+        description_key=Text,
+        body=Text,
+        front_matter=JSONB,
+        content_hash=Text,
+        lineage=JSONB,
+    )
+    given = [c for c in new.c if c.key != "topic_id"]
+    rows = select(
+        topics.c.site_id, topics.c.id, topics.c.revisions + 1, bindparam("origin", type_=Text), *given
+    ).select_from(new.join(topics, topics.c.id == new.c.topic_id))
+    added = (
+        insert(revisions)
+        .from_select(["site_id", "topic_id", "number", "origin", *(c.key for c in given)], rows)
+        .returning(revisions.c.id, revisions.c.topic_id, revisions.c.number)
+        .cte("added")
+    )
+    return (
+        update(topics)
+        .where(topics.c.id == added.c.topic_id)
+        .values(revision_id=added.c.id, revisions=added.c.number)
+        .returning(added.c.id)
+    )
+
+
+@cache
+def settle_topics() -> Any:
+    """Note of the topics in ``settled`` what their newest pass was made from, and that they were released."""
+    new = table("settled", topic_id=BigInteger, made_from=Text, released=Boolean)
+    return (
+        update(topics)
+        .where(topics.c.id == new.c.topic_id)
+        .values(
+            made_from=func.coalesce(new.c.made_from, topics.c.made_from),
+            released=or_(topics.c.released, new.c.released),
+        )
+    )
+
+
+@cache
+def add_findings() -> Any:
+    new = table(
+        "found",
+        topic_id=BigInteger,
+        revision_id=BigInteger,
+        fence=BigInteger,
+        rule=Text,
+        severity=Text,
+        message=Text,
+        line=Integer,
+        column_number=Integer,
+    )
+    return insert(findings).from_select([c.key for c in new.c], select(*new.c))
+
+
+@cache
+def last_findings() -> Select[Any]:
+    """The findings of the newest rejection of each of ``topic_ids``."""
+    newest = (
+        select(findings.c.topic_id, func.max(findings.c.fence).label("fence"))
+        .select_from(findings.join(attempts, attempts.c.fence == findings.c.fence))
+        .where(findings.c.topic_id == func.any(bindparam("topic_ids")), attempts.c.outcome == "rejected")
+        .group_by(findings.c.topic_id)
+        .subquery("newest")
+    )
+    return (
+        select(
+            findings.c.topic_id,
+            findings.c.rule,
+            findings.c.message,
+            findings.c.severity,
+            findings.c.line,
+            findings.c.column_number,
+        )
+        .select_from(
+            findings.join(newest, (newest.c.topic_id == findings.c.topic_id) & (newest.c.fence == findings.c.fence))
+        )
+        .order_by(findings.c.id)
+    )
+
+
+@cache
+def known_paths() -> Select[str]:
+    return select(topics.c.path).where(topics.c.site_id == SITE, topics.c.path == func.any(bindparam("paths")))
+
+
+@cache
+def twins(column: str) -> Select[str]:
+    """Slugs of other topics whose current revision has this ``key`` in ``title_key`` or ``description_key``."""
+    return (
+        select(topics.c.slug)
+        .select_from(revisions.join(topics, topics.c.revision_id == revisions.c.id))
+        .where(
+            revisions.c.site_id == SITE,
+            revisions.c[column] == bindparam("key", type_=Text),
+            topics.c.id != bindparam("topic_id", type_=BigInteger),
+        )
+        .order_by(topics.c.slug)
+        .limit(5)
+    )
+
+
+@cache
+def lane_cards() -> Select[Any]:
+    """All pages of one lane by position; title and description are the live ones where there are."""
+    published = publications.alias("published")
+    now, was = revisions.alias("now"), revisions.alias("was")
+    return (
+        select(
+            topics.c.id,
+            lanes.c.name,
+            topics.c.position,
+            topics.c.type,
+            topics.c.path,
+            func.coalesce(was.c.title, now.c.title, topics.c.title).label("title"),
+            func.coalesce(was.c.description, now.c.description, "").label("description"),
+            published.c.live_path.is_not(None).label("live"),
+        )
+        .select_from(
+            topics.join(lanes, lanes.c.id == topics.c.lane_id)
+            .outerjoin(
+                published,
+                (published.c.topic_id == topics.c.id) & (published.c.target == bindparam("target", type_=Text)),
+            )
+            .outerjoin(was, was.c.id == published.c.live_revision)
+            .outerjoin(now, now.c.id == topics.c.revision_id)
+        )
+        .where(lanes.c.site_id == SITE, lanes.c.name == bindparam("lane", type_=Text))
+        .order_by(topics.c.position)
+    )

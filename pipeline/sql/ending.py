@@ -1,0 +1,213 @@
+"""How a reservation ends: the shape that all of a worker's verbs share; floor 1.
+
+One statement locks the rows that the caller still holds, decides their next state, writes it under the full guard, and
+writes the attempt row: whoever takes a token away records it, in the same breath. Rows whose gates the transaction has
+not locked are left alone (``sql/gates.py`` says why gates come first); the caller tells those from lost ones after.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Float,
+    FromClause,
+    Select,
+    Text,
+    Uuid,
+    and_,
+    case,
+    cast,
+    false,
+    func,
+    insert,
+    null,
+    or_,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.sql.selectable import CTE, TableValuedAlias
+
+from pipeline.clock import Clock
+from pipeline.sql.batch import GATES, ONE, table, word
+from pipeline.sql.tables import attempts, jobs, stages
+from pipeline.states import JobState as S
+
+NOBODY: dict[str, Any] = {
+    "token": null(),
+    "fence": null(),
+    "reserved_by": null(),
+    "reserved_at": null(),
+    "lease_expires_at": null(),
+}
+"""What a job that is not reserved has of a reservation."""
+
+NO_GATE: dict[str, Any] = {"gate_id": null(), "slot": null()}
+
+
+def said() -> TableValuedAlias:
+    """The batch parameter ``acks``: what a worker says of the jobs that it holds."""
+    return table(
+        "acks",
+        job_id=BigInteger,
+        token=Uuid(),
+        delay_seconds=Float,
+        to_stage=Text,
+        hold=Text,
+        error_class=Text,
+        error=Text,
+        metrics=JSONB,
+    )
+
+
+def held(
+    acks: TableValuedAlias, *, expired_by: ColumnElement[datetime] | None = None, skip_locked: bool = False
+) -> CTE:
+    """The rows that the caller still holds, locked in id order, as they were, with what the caller says of them.
+
+    With ``expired_by`` only those whose lease is over then; a volatile time is judged again once the row is locked.
+    """
+    j = jobs.alias("j")
+    words = [c.label(f"said_{c.key}") for c in acks.c if c.key not in ("job_id", "token")]
+    gate_is_ours = or_(j.c.gate_id.is_(None), j.c.gate_id == func.any(GATES))
+    return (
+        select(*j.c, *words)
+        .select_from(j.join(acks, (acks.c.job_id == j.c.id) & (acks.c.token == j.c.token)))
+        .where(
+            j.c.state == word(S.RESERVED),
+            gate_is_ours,
+            true() if expired_by is None else j.c.lease_expires_at <= expired_by,
+        )
+        .order_by(j.c.id)
+        .with_for_update(key_share=True, of=j, skip_locked=skip_locked)
+        .cte("held")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What the rule of arrival says of a job on its way to a stage with this gate (or none)."""
+
+    state: ColumnElement[str]
+    gate_id: ColumnElement[int]
+    allowed: ColumnElement[bool]  # the gate, if there is one, is among those that the transaction locked
+
+
+def arrive(gate: FromClause, position: ColumnElement[int], cleared: ColumnElement[int]) -> Arrival:
+    """The rule of arrival, under the gate's lock.
+
+    At a strict gate a job takes a turn if and only if its position lies beyond ``passed`` and it was not released from
+    there before; else it arrives pending without a gate. At a gate of width k every pass takes a slot.
+    """
+    ahead = and_(position > gate.c.passed, cleared < gate.c.ordinal)
+    turn = and_(gate.c.id.is_not(None), or_(gate.c.width > ONE, ahead))
+    return Arrival(
+        state=case((turn, word(S.WAITING)), else_=word(S.PENDING)),
+        gate_id=case((turn, gate.c.id)),
+        allowed=or_(gate.c.id.is_(None), gate.c.id == func.any(GATES)),
+    )
+
+
+def here_and_next(job: FromClause) -> tuple[FromClause, FromClause, ColumnElement[bool], ColumnElement[bool]]:
+    """The rows of ``stages`` for the stage of a job and the one after it, with the conditions that join them."""
+    here, following, later = stages.alias("here"), stages.alias("following"), stages.alias("later")
+    nearest = (
+        select(func.min(later.c.ordinal))
+        .where(
+            later.c.site_id == job.c.site_id,
+            later.c.ordinal > here.c.ordinal,
+            later.c.state != word("retired"),
+        )
+        .correlate(job, here)
+        .scalar_subquery()
+    )
+    return (
+        here,
+        following,
+        and_(here.c.site_id == job.c.site_id, here.c.name == job.c.stage),
+        and_(following.c.site_id == job.c.site_id, following.c.ordinal == nearest),
+    )
+
+
+def end(
+    job: CTE,
+    clock: Clock,
+    *,
+    outcome: str | ColumnElement[str],
+    origin: FromClause | None = None,
+    where: ColumnElement[bool] | None = None,
+    charged: ColumnElement[bool] | None = None,
+    **new: Any,
+) -> Select[Any]:
+    """End the reservation of every row of ``job`` (made by ``held``), setting the columns ``new``.
+
+    ``origin`` is ``job`` with what was joined to it. A cancel that was asked for wins, except over done. Returns
+    ``(id, state, stage, site_id, priority, fence, topic_id, left_stage)`` of the rows written.
+    """
+    label = outcome if isinstance(outcome, ColumnElement) else word(outcome)
+    decided = (
+        select(
+            *job.c,
+            label.label("outcome"),
+            (true() if charged is None else charged).label("charged"),
+            *(cast(value, jobs.c[key].type).label(f"new_{key}") for key, value in new.items()),
+        )
+        .select_from(job if origin is None else origin)
+        .where(true() if where is None else where)
+        .cte("decided")
+    )
+    cancelled = and_(decided.c.cancel_requested, decided.c.new_state != word(S.DONE))
+    stop = {"state": word(S.CANCELLED), "gate_id": null(), "slot": null(), "cancel_requested": false()}
+    values = {
+        key: case((cancelled, stop.get(key, jobs.c[key])), else_=decided.c[f"new_{key}"] if key in new else jobs.c[key])
+        for key in {**new, **stop}
+    }
+    written = (
+        update(jobs)
+        .where(jobs.c.id == decided.c.id, jobs.c.state == word(S.RESERVED), jobs.c.token == decided.c.token)
+        .values({jobs.c[key]: value for key, value in {**values, **NOBODY}.items()})
+        .returning(jobs.c.id, jobs.c.state, jobs.c.stage)
+        .cte("written")
+    )
+    ended_as = case((cancelled, word("cancelled")), else_=decided.c.outcome)
+    ours = decided.join(written, written.c.id == decided.c.id)
+    record = {
+        "fence": decided.c.fence,
+        "job_id": decided.c.id,
+        "stage": decided.c.stage,
+        "round": decided.c.round,
+        "token": decided.c.token,
+        "worker": decided.c.reserved_by,
+        "reserved_at": decided.c.reserved_at,
+        "ended_at": func.greatest(clock.stored(), decided.c.reserved_at),  # the server's clock may have been set back
+        "outcome": ended_as,
+        "charged": or_(cancelled, decided.c.charged),
+        "error_class": decided.c.said_error_class,
+        "error": decided.c.said_error,
+        "metrics": decided.c.said_metrics,
+    }
+    logged = (
+        insert(attempts)
+        .from_select(list(record), select(*record.values()).select_from(ours))
+        .returning(attempts.c.fence)
+        .cte("logged")
+    )
+    return (
+        select(
+            decided.c.id,
+            written.c.state,
+            written.c.stage,
+            decided.c.site_id,
+            decided.c.priority,
+            decided.c.fence,
+            decided.c.topic_id,
+            decided.c.stage.label("left_stage"),
+            ended_as.label("outcome"),
+        )
+        .select_from(ours.join(logged, logged.c.fence == decided.c.fence))
+        .order_by(decided.c.id)
+    )

@@ -1,0 +1,196 @@
+"""Gates: lock, move ``passed``, promote; floor 1.
+
+Each is a statement of its own, in one READ COMMITTED transaction, in this order with the write in between. Folded into
+one, both sides of a race would promote nothing with their old snapshots, and the lane would stand for ever.
+"""
+
+from functools import cache
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    FromClause,
+    Select,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal_column,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.sql.dml import ReturningUpdate, Update
+
+from pipeline.clock import Clock
+from pipeline.sql.batch import GATES, ONE, word
+from pipeline.sql.tables import gates, jobs, lanes
+from pipeline.states import JobState as S
+
+HIGHEST = literal_column("9223372036854775807", BigInteger)
+
+
+def blocker(gate: FromClause) -> ColumnElement[int]:
+    """The lowest position that still owes this strict gate its turn, in whatever stage or state.
+
+    O(1), since ``passed`` has absorbed all that is behind.
+    """
+    b = jobs.alias("b")
+    return (
+        select(b.c.position)
+        .where(
+            b.c.lane_id == gate.c.lane_id,
+            b.c.position > gate.c.passed,
+            b.c.cleared < gate.c.ordinal,
+            b.c.state.not_in([word(S.DONE), word(S.SKIPPED)]),
+        )
+        .order_by(b.c.position)
+        .limit(ONE)
+        .correlate(gate)
+        .scalar_subquery()
+    )
+
+
+def used(gate: FromClause) -> ColumnElement[int]:
+    """How many jobs hold a slot of this gate."""
+    u = jobs.alias("u")
+    return (
+        select(func.count())
+        .select_from(u)
+        .where(u.c.gate_id == gate.c.id, u.c.slot.is_not(None))
+        .correlate(gate)
+        .scalar_subquery()
+    )
+
+
+@cache
+def lock(*, wait: bool) -> Select[int]:
+    """Lock the gates named, in id order; without ``wait`` only those that are free. Returns the ids locked."""
+    return (
+        select(gates.c.id)
+        .where(gates.c.id == func.any(GATES))
+        .order_by(gates.c.id)
+        .with_for_update(key_share=True, skip_locked=not wait)
+    )
+
+
+@cache
+def move_passed() -> Update:
+    """Raise ``passed`` of the locked strict gates to the greatest existing position below the blocker.
+
+    Runs after the write and before promote.
+    """
+    x, j = gates.alias("x"), jobs.alias("j")
+    reached = (
+        select(j.c.position)
+        .where(
+            j.c.lane_id == x.c.lane_id,
+            j.c.position > x.c.passed,
+            j.c.position < func.coalesce(blocker(x), HIGHEST),
+        )
+        .order_by(j.c.position.desc())
+        .limit(ONE)
+        .correlate(x)
+        .scalar_subquery()
+    )
+    moved = (
+        select(x.c.id, reached.label("position")).where(x.c.id == func.any(GATES), x.c.width == ONE).subquery("moved")
+    )
+    return (
+        update(gates).where(gates.c.id == moved.c.id, moved.c.position > gates.c.passed).values(passed=moved.c.position)
+    )
+
+
+@cache
+def promote(clock: Clock) -> ReturningUpdate[int]:
+    """Give free slots of the locked gates to those whose turn it is; returns ``(id, site_id, stage, priority)``.
+
+    Strict: only the head, only if it stands here and is not held. Width k: the lowest positions.
+    """
+    x, w, o = gates.alias("x"), jobs.alias("w"), jobs.alias("o")
+    room = (
+        select(
+            x.c.id,
+            x.c.width,
+            case((x.c.width == ONE, blocker(x))).label("head"),
+            func.greatest(x.c.width - used(x), 0).label("free"),  # more may be used than the width after a narrowing
+        )
+        .select_from(x.join(lanes, (lanes.c.id == x.c.lane_id) & (lanes.c.state == word("active"))))
+        .where(x.c.id == func.any(GATES))
+        .cte("room")
+    )
+    ready = (
+        select(w.c.id, w.c.position)
+        .where(
+            w.c.gate_id == room.c.id,
+            w.c.state == word(S.WAITING),
+            w.c.hold.is_(None),
+            (room.c.width > ONE) | (w.c.position == room.c.head),
+        )
+        .order_by(w.c.position)
+        .limit(room.c.free)
+        .correlate(room)
+        .lateral("ready")
+    )
+    turns = (
+        select(
+            room.c.id.label("gate_id"),
+            ready.c.id,
+            func.row_number().over(partition_by=room.c.id, order_by=ready.c.position).label("n"),
+        )
+        .select_from(room.join(ready, true()))
+        .cte("turns")
+    )
+    numbers = func.generate_series(ONE, room.c.width).table_valued("slot", name="numbers")
+    taken = exists().where(o.c.gate_id == room.c.id, o.c.slot == numbers.c.slot).correlate(room, numbers)
+    free = (
+        select(
+            room.c.id.label("gate_id"),
+            numbers.c.slot,
+            func.row_number().over(partition_by=room.c.id, order_by=numbers.c.slot).label("n"),
+        )
+        .select_from(room.join(numbers, true()))
+        .where(~taken)
+        .cte("free")
+    )
+    return (
+        update(jobs)
+        .where(
+            jobs.c.id == turns.c.id,
+            free.c.gate_id == turns.c.gate_id,
+            free.c.n == turns.c.n,
+            jobs.c.state == word(S.WAITING),  # the guard stands in the write
+            jobs.c.hold.is_(None),
+        )
+        .values(
+            state=word(S.PENDING),
+            slot=free.c.slot,
+            run_at=func.greatest(jobs.c.release_at, jobs.c.retry_at, clock.stored()),  # greatest() ignores NULL
+        )
+        .returning(jobs.c.id, jobs.c.site_id, jobs.c.stage, jobs.c.priority)
+    )
+
+
+@cache
+def ready() -> Select[int]:
+    """Gates of a site with room and a job that could be promoted: what upkeep mends.
+
+    Walks the site's gates, each by what waits there; never what is halted or done.
+    """
+    x, w = gates.alias("x"), jobs.alias("w")
+    waits = (
+        exists()
+        .where(
+            w.c.gate_id == x.c.id,
+            w.c.state == word(S.WAITING),
+            w.c.hold.is_(None),
+            (x.c.width > ONE) | (w.c.position == blocker(x)),
+        )
+        .correlate(x)
+    )
+    return (
+        select(x.c.id)
+        .select_from(x.join(lanes, (lanes.c.id == x.c.lane_id) & (lanes.c.state == word("active"))))
+        .where(lanes.c.site_id == bindparam("site_id", type_=BigInteger), used(x) < x.c.width, waits)
+        .order_by(x.c.id)
+    )

@@ -1,0 +1,216 @@
+"""What an operator does to jobs: cancel, requeue, skip; floor 1.
+
+Candidates are read without locks, gates are locked in id order, then the write repeats the whole guard. Each write
+notes an event with the state that it left.
+"""
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    FromClause,
+    Integer,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    false,
+    func,
+    insert,
+    literal_column,
+    null,
+    or_,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.sql.dml import ReturningUpdate
+from sqlalchemy.sql.selectable import CTE
+
+from pipeline.clock import Clock
+from pipeline.sql.batch import GATES, ONE, word
+from pipeline.sql.ending import NO_GATE, arrive, end, held, said
+from pipeline.sql.tables import events, gates, jobs, stages
+from pipeline.states import ASSEMBLE, ROUNDS, TRANSITIONS, JobState as S
+
+IDS = func.any(bindparam("ids"))
+STAGE = bindparam("stage", type_=Text)
+GRANT = bindparam("grant", type_=Integer)
+
+
+@cache
+def gates_touched(*, whole_lane: bool, entering: bool = False) -> Select[Any]:
+    """The ids of the gates that the jobs in ``ids`` stand at; of the stage that they enter; or all of their lanes."""
+    at_stage = gates.c.stage == func.coalesce(STAGE, jobs.c.stage)
+    reach = true() if whole_lane else or_(gates.c.id == jobs.c.gate_id, at_stage if entering else false())
+    return (
+        select(gates.c.id)
+        .select_from(jobs.join(gates, gates.c.lane_id == jobs.c.lane_id))
+        .where(jobs.c.id == IDS, reach)
+        .distinct()
+    )
+
+
+def _chosen(verb: str) -> CTE:
+    """The jobs in ``ids`` that the verb allows, locked in id order, as they were."""
+    j = jobs.alias("j")
+    return (
+        select(*j.c)
+        .where(j.c.id == IDS, j.c.state.in_([word(s) for s in sorted(TRANSITIONS[verb].sources)]))
+        .order_by(j.c.id)
+        .with_for_update(key_share=True, of=j)
+        .cte("chosen")
+    )
+
+
+def _act(
+    verb: str,
+    job: CTE,
+    *,
+    origin: FromClause | None = None,
+    where: ColumnElement[bool] | None = None,
+    **new: Any,
+) -> Select[Any]:
+    """Write ``new`` into the chosen jobs and note the event; returns ``(id, from_state, to_state, stage, site_id)``."""
+    decided = (
+        select(*job.c, *(cast(value, jobs.c[key].type).label(f"new_{key}") for key, value in new.items()))
+        .select_from(job if origin is None else origin)
+        .where(true() if where is None else where)
+        .cte("decided")
+    )
+    written = (
+        update(jobs)
+        .where(jobs.c.id == decided.c.id, jobs.c.state == decided.c.state)
+        .values({jobs.c[key]: decided.c[f"new_{key}"] for key in new})
+        .returning(jobs.c.id, jobs.c.state, jobs.c.stage)
+        .cte("written")
+    )
+    ours = decided.join(written, written.c.id == decided.c.id)
+    noted = (
+        insert(events)
+        .from_select(
+            ["site_id", "lane_id", "job_id", "verb", "from_state", "to_state", "actor", "reason"],
+            select(
+                decided.c.site_id,
+                decided.c.lane_id,
+                decided.c.id,
+                word(verb),
+                decided.c.state,
+                written.c.state,
+                bindparam("actor", type_=Text),
+                bindparam("reason", type_=Text),
+            ).select_from(ours),
+        )
+        .returning(events.c.job_id)
+        .cte("noted")
+    )
+    return (
+        select(
+            decided.c.id,
+            decided.c.state.label("from_state"),
+            written.c.state.label("to_state"),
+            written.c.stage,
+            decided.c.site_id,
+        )
+        .select_from(ours.join(noted, noted.c.job_id == decided.c.id))
+        .order_by(decided.c.id)
+    )
+
+
+@cache
+def cancel() -> Select[Any]:
+    """Cancel what waits or is pending; a reserved job is asked to stop, and its holder told at the next heartbeat."""
+    job = _chosen("cancel")
+    running = job.c.state == word(S.RESERVED)
+    return _act(
+        "cancel",
+        job,
+        where=or_(job.c.gate_id.is_(None), job.c.gate_id == func.any(GATES)),
+        state=case((running, word(S.RESERVED)), else_=word(S.CANCELLED)),
+        hold=null(),
+        cancel_requested=running,
+        gate_id=case((running, job.c.gate_id)),
+        slot=case((running, job.c.slot)),
+    )
+
+
+@cache
+def take_away(clock: Clock) -> Select[Any]:
+    """Cancel reserved jobs by force: the token in ``acks`` is taken, and the attempt written."""
+    job = held(said())
+    return end(job, clock, outcome="cancelled", state=word(S.CANCELLED), cancel_requested=false(), **NO_GATE)
+
+
+@cache
+def requeue(clock: Clock) -> Select[Any]:
+    """Back to work at the stage where it stood, or at ``stage``, with ``grant`` attempts more.
+
+    Another stage begins a new round there. A pass with no round left needs a stage: the same draft would fail again.
+    """
+    job = _chosen("requeue")
+    target, gate = stages.alias("target"), gates.alias("gate")
+    assembly = job.c.stage == word(ASSEMBLE)
+    wanted = func.coalesce(STAGE, job.c.stage)
+    moved = and_(STAGE.is_not(None), ~assembly)
+    at = arrive(gate, job.c.position, job.c.cleared)
+    known = or_(assembly, target.c.state != word("retired"))
+    has_round = or_(STAGE.is_not(None), job.c.error_class.is_distinct_from("rejected"))
+    round_ = case((moved, job.c.round + ONE), else_=job.c.round)
+    return _act(
+        "requeue",
+        job,
+        origin=job.outerjoin(target, and_(target.c.site_id == job.c.site_id, target.c.name == wanted)).outerjoin(
+            gate, and_(gate.c.lane_id == job.c.lane_id, gate.c.stage == wanted)
+        ),
+        where=and_(at.allowed, known, has_round),
+        state=at.state,
+        stage=case((assembly, job.c.stage), else_=wanted),
+        gate_id=at.gate_id,
+        slot=null(),
+        round=round_,
+        max_rounds=case((moved, round_ + literal_column(str(ROUNDS))), else_=job.c.max_rounds),
+        attempts=case((moved, literal_column("0")), else_=job.c.attempts),
+        max_attempts=case((moved, GRANT), else_=job.c.attempts + GRANT),
+        retry_at=null(),
+        run_at=func.greatest(job.c.release_at, clock.stored()),
+        cancel_requested=false(),
+        error_class=null(),
+    )
+
+
+@cache
+def skip(clock: Clock) -> Select[Any]:
+    """Give the job's turn up for good; its lane goes on. Every gate of the lane is locked, wherever the job stood."""
+    gate = gates.alias("gate")
+    job = _chosen("skip")
+    unlocked = select(gate.c.id).where(gate.c.lane_id == job.c.lane_id, gate.c.id != func.all(GATES)).correlate(job)
+    return _act(
+        "skip",
+        job,
+        where=~unlocked.exists(),
+        state=word(S.SKIPPED),
+        hold=null(),
+        finished_at=clock.stored(),
+        **NO_GATE,
+    )
+
+
+@cache
+def hasten(clock: Clock) -> ReturningUpdate[Any]:
+    """Make the assemblies of a site that wait for their time due now."""
+    return (
+        update(jobs)
+        .where(
+            jobs.c.site_id == bindparam("site_id", type_=BigInteger),
+            jobs.c.stage == word(ASSEMBLE),
+            jobs.c.state == word(S.PENDING),
+            jobs.c.retry_at.is_(None),
+            jobs.c.run_at > clock.statement(),
+        )
+        .values(run_at=clock.stored())
+        .returning(jobs.c.id)
+    )

@@ -1,0 +1,304 @@
+"""Planning: sites, lanes, stages, gates, topics and their passes; floor 1.
+
+An operator's verb: lane rows are locked first (workers never lock those), then gates. Positions come from the counter
+on the lane row, which is held to the commit, so that positions equal commit order.
+"""
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Integer,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    case,
+    exists,
+    false,
+    func,
+    insert,
+    literal_column,
+    null,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB, insert as upsert
+from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
+
+from pipeline.clock import Clock
+from pipeline.sql.batch import ONE, table, word
+from pipeline.sql.ending import arrive
+from pipeline.sql.tables import gates, jobs, lanes, sites, stages, topics
+from pipeline.states import ASSEMBLE, JobState as S
+
+SITE = bindparam("site_id", type_=BigInteger)
+NEVER_CLEARED = literal_column("-1", Integer)
+ALL_CLEARED = literal_column("2147483647", Integer)
+
+
+@cache
+def put_site() -> ReturningInsert[Any]:
+    """Make the site's row, or bring it up to date; returns ``(id, state)``. Locks the row: two plans take turns."""
+    new = upsert(sites).values(
+        slug=bindparam("slug"),
+        name=bindparam("name"),
+        base_url=bindparam("base_url"),
+        time_zone=bindparam("time_zone"),
+        locale=bindparam("locale"),
+        settings=bindparam("settings", type_=JSONB),
+    )
+    kept = ("name", "base_url", "time_zone", "locale", "settings")
+    return new.on_conflict_do_update(
+        index_elements=[sites.c.slug], set_={key: new.excluded[key] for key in kept}
+    ).returning(sites.c.id, sites.c.state)
+
+
+@cache
+def put_lanes() -> Any:
+    """Make the lanes named in ``names`` that are missing, in the order of their names."""
+    names = table("names", name=Text)
+    rows = select(SITE, names.c.name).order_by(names.c.name)
+    return upsert(lanes).from_select(["site_id", "name"], rows).on_conflict_do_nothing()
+
+
+@cache
+def lock_lanes() -> Select[Any]:
+    """Lock the site's lanes, in id order, before anything else of them; returns ``(id, name, state)``."""
+    return (
+        select(lanes.c.id, lanes.c.name, lanes.c.state)
+        .where(lanes.c.site_id == SITE)
+        .order_by(lanes.c.id)
+        .with_for_update(key_share=True)
+    )
+
+
+@cache
+def lock_first_gates() -> Select[Any]:
+    """Lock the site's gates at its first stage, where planned jobs arrive; returns their ids."""
+    first = (
+        select(stages.c.name)
+        .where(stages.c.site_id == SITE, stages.c.state != word("retired"))
+        .order_by(stages.c.ordinal)
+        .limit(ONE)
+        .scalar_subquery()
+    )
+    mine = select(lanes.c.id).where(lanes.c.site_id == SITE)
+    return (
+        select(gates.c.id)
+        .where(gates.c.lane_id.in_(mine), gates.c.stage == first)
+        .order_by(gates.c.id)
+        .with_for_update(key_share=True)
+    )
+
+
+@cache
+def put_gates() -> Any:
+    """Make the gates that are missing: each lane of the site at each limited stage."""
+    wanted = (
+        select(lanes.c.id, stages.c.name, stages.c.ordinal, stages.c.width)
+        .select_from(lanes.join(stages, stages.c.site_id == lanes.c.site_id))
+        .where(lanes.c.site_id == SITE, stages.c.width.is_not(None))
+        .order_by(lanes.c.id, stages.c.ordinal)
+    )
+    return upsert(gates).from_select(["lane_id", "stage", "ordinal", "width"], wanted).on_conflict_do_nothing()
+
+
+@cache
+def known_stages() -> Select[Any]:
+    return (
+        select(stages.c.name, stages.c.ordinal, stages.c.state, stages.c.width, stages.c.max_attempts)
+        .where(stages.c.site_id == SITE)
+        .order_by(stages.c.ordinal)
+    )
+
+
+@cache
+def known_topics() -> Select[Any]:
+    """What is planned already: ``(slug, id, path, lane, position, input_hash, made_from, busy)``.
+
+    ``busy``: its newest pass is unfinished.
+    """
+    unfinished = exists().where(jobs.c.topic_id == topics.c.id, jobs.c.state.not_in([word(S.DONE), word(S.SKIPPED)]))
+    return (
+        select(
+            topics.c.slug,
+            topics.c.id,
+            topics.c.path,
+            lanes.c.name.label("lane"),
+            topics.c.position,
+            topics.c.input_hash,
+            topics.c.made_from,
+            unfinished.label("busy"),
+        )
+        .select_from(topics.join(lanes, lanes.c.id == topics.c.lane_id))
+        .where(topics.c.site_id == SITE)
+    )
+
+
+@cache
+def add_topics() -> Any:
+    """Insert the topics in ``topics``, each lane's in the order given, at positions from the lane's counter.
+
+    Returns ``(id, slug)``.
+    """
+    new = table(
+        "topics", n=Integer, lane=Text, slug=Text, path=Text, title=Text, type=Text, brief=JSONB, input_hash=Text
+    )
+    place = func.row_number().over(partition_by=lanes.c.id, order_by=new.c.n)
+    rows = (
+        select(
+            SITE,
+            lanes.c.id,
+            (lanes.c.next_position + place - ONE).label("position"),
+            new.c.slug,
+            new.c.path,
+            new.c.title,
+            new.c.type,
+            new.c.brief,
+            new.c.input_hash,
+        )
+        .select_from(new.join(lanes, and_(lanes.c.site_id == SITE, lanes.c.name == new.c.lane)))
+        .order_by(new.c.n)
+    )
+    return (
+        insert(topics)
+        .from_select(["site_id", "lane_id", "position", "slug", "path", "title", "type", "brief", "input_hash"], rows)
+        .returning(topics.c.id, topics.c.slug)
+    )
+
+
+@cache
+def count_positions() -> Any:
+    """Move each lane's counter behind its last topic. The lanes are locked."""
+    highest = select(func.max(topics.c.position) + ONE).where(topics.c.lane_id == lanes.c.id).scalar_subquery()
+    return update(lanes).where(lanes.c.site_id == SITE, highest > lanes.c.next_position).values(next_position=highest)
+
+
+@cache
+def change_topics() -> ReturningUpdate[Any]:
+    """Write what the file says now into the topics in ``changes``; returns ``(id, slug)``.
+
+    ``again``: the pass is over, so the number goes up and a new pass follows.
+    """
+    new = table("changes", id=BigInteger, title=Text, type=Text, brief=JSONB, input_hash=Text, again=Integer)
+    return (
+        update(topics)
+        .where(topics.c.id == new.c.id)
+        .values(
+            title=new.c.title,
+            type=new.c.type,
+            brief=new.c.brief,
+            input_hash=new.c.input_hash,
+            **{"pass": topics.c["pass"] + new.c.again},
+        )
+        .returning(topics.c.id, topics.c.slug)
+    )
+
+
+@cache
+def add_jobs(clock: Clock) -> ReturningInsert[Any]:
+    """Insert a pass for each topic in ``ids``, at the site's first stage by the rule of arrival; returns ids.
+
+    A topic that was once released takes no second turn anywhere. The first-stage gates are locked.
+    """
+    ids = table("ids", id=BigInteger)
+    first, gate, later = stages.alias("first"), gates.alias("gate"), stages.alias("later")
+    start = (
+        select(func.min(later.c.ordinal))
+        .where(later.c.site_id == SITE, later.c.state != word("retired"))
+        .scalar_subquery()
+    )
+    cleared = case((topics.c.released, ALL_CLEARED), else_=NEVER_CLEARED)
+    at = arrive(gate, topics.c.position, cleared)
+    rows = (
+        select(
+            topics.c.site_id,
+            topics.c.lane_id,
+            topics.c.id,
+            topics.c.position,
+            topics.c["pass"],
+            first.c.name,
+            cleared,
+            at.state,
+            at.gate_id,
+            first.c.max_attempts,
+            clock.stored(),
+        )
+        .select_from(
+            topics.join(ids, ids.c.id == topics.c.id)
+            .join(first, and_(first.c.site_id == topics.c.site_id, first.c.ordinal == start))
+            .outerjoin(gate, and_(gate.c.lane_id == topics.c.lane_id, gate.c.stage == first.c.name))
+        )
+        .order_by(topics.c.lane_id, topics.c.position)
+    )
+    columns = [
+        "site_id",
+        "lane_id",
+        "topic_id",
+        "position",
+        "pass",
+        "stage",
+        "cleared",
+        "state",
+        "gate_id",
+        "max_attempts",
+        "run_at",
+    ]
+    return insert(jobs).from_select(columns, rows).returning(jobs.c.id)
+
+
+@cache
+def raise_changed() -> ReturningUpdate[Any]:
+    """Note that what is live on the ``site_ids`` may have changed. The last lock that a transaction takes."""
+    ids = func.any(bindparam("site_ids"))
+    return update(sites).where(sites.c.id == ids).values(changed=sites.c.changed + ONE).returning(sites.c.id)
+
+
+@cache
+def behind() -> Select[int]:
+    """Those of the ``site_ids`` that changed after the value to which they were built; locked."""
+    return (
+        select(sites.c.id)
+        .where(sites.c.id == func.any(bindparam("site_ids")), sites.c.changed > sites.c.built)
+        .order_by(sites.c.id)
+        .with_for_update(key_share=True)
+    )
+
+
+@cache
+def built() -> Any:
+    """Note up to which change the site was assembled, and from what."""
+    return (
+        update(sites)
+        .where(sites.c.id == SITE)
+        .values(
+            built=func.least(func.greatest(sites.c.built, bindparam("built", type_=BigInteger)), sites.c.changed),
+            fingerprint=bindparam("fingerprint", type_=Text),
+        )
+    )
+
+
+@cache
+def add_assembly(clock: Clock) -> ReturningInsert[Any]:
+    """One assembly for each of the ``site_ids`` that has none unfinished, due after ``delay_seconds``.
+
+    The sites' rows are locked, so that an assembly that ends just now is seen as ended.
+    """
+    delay = bindparam("delay_seconds", type_=Integer) * literal_column("interval '1 second'")
+    rows = select(
+        sites.c.id,
+        literal_column(f"'{ASSEMBLE}'", Text),
+        word(S.PENDING),
+        bindparam("max_attempts", type_=Integer),
+        clock.stored() + delay,
+        null(),
+        false(),
+    ).where(sites.c.id == func.any(bindparam("site_ids")))
+    return (
+        upsert(jobs)
+        .from_select(["site_id", "stage", "state", "max_attempts", "run_at", "hold", "cancel_requested"], rows)
+        .on_conflict_do_nothing()
+        .returning(jobs.c.id)
+    )
