@@ -1,4 +1,4 @@
-"""Engines for the work: READ COMMITTED whatever the role's default, time-outs, one schema, no secrets in errors; floor 1.
+"""Engines for the work: READ COMMITTED whatever the role's default, time-outs, one schema; floor 1.
 
 No session state is kept: isolation comes with BEGIN, time-outs are SET LOCAL, the schema is translated into each
 statement. So a pooler in transaction mode may stand in between.

@@ -212,9 +212,8 @@ def _told(last: Callable[[], str | None] | None = None) -> Iterator[None]:
         if last is None or error.connection_invalidated:
             raise DatabaseError(reason(error)) from error
         fact = "a lock was not free in time" if sqlstate(error) == "55P03" else reason(error)
-        raise DatabaseError(
-            f"the migration stopped after {last()}: {fact}; what was done is kept, run it again"
-        ) from error
+        place = f"after {done}" if (done := last()) else "at its start"
+        raise DatabaseError(f"the migration stopped {place}: {fact}; what was done is kept, run it again") from error
 
 
 @contextmanager

@@ -121,7 +121,7 @@ def _links(page: Page) -> Iterator[Finding]:
     for path, fragment, inline, address in inside:
         if path in unknown:
             slash = "" if path.endswith("/") else " (addresses of pages end in '/')"
-            message = f"no page of the site lives at {address[:200]!r}{slash}; mend the link or plan the page"
+            message = f"the site has nothing at {address[:200]!r}{slash}; mend the link or plan the page"
             yield _at(page, inline, address, "links-resolve", message)
         elif fragment and path == page.topic.path and fragment not in anchors:
             message = f"no heading of this page has the id {fragment[:200]!r}; mend the link"

@@ -108,10 +108,10 @@ class Cluster:
             command = self._command(self._make_socket_directory())
             with self._open_log() as log:
                 child = self.user.popen(command, log, self._past_the_pid_file(), pass_fds=(lock.fileno(),))
+            postmaster.adopt(child, self.data)
             lock.hand_over()
         finally:
             lock.close()
-        postmaster.adopt(child)
         return child
 
     def ask(self, found: postmaster.Postmaster) -> Version | None:

@@ -16,7 +16,7 @@ from pipeline.embedded.locks import PAUSE
 from pipeline.embedded.places import read_small
 
 # Servers that this process started: asking for their end reaps them, and keeping them here spares a warning at exit.
-_children: dict[int, subprocess.Popen[bytes]] = {}
+_children: dict[int, tuple[subprocess.Popen[bytes], Path]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,19 @@ def pid_in_file(data: Path) -> int | None:
     return int(digits) if digits.isdecimal() and 0 < int(digits) < 2**31 else None
 
 
-def adopt(child: subprocess.Popen[bytes]) -> None:
+def adopt(child: subprocess.Popen[bytes], data: Path) -> None:
     """Remember a server that this process started."""
-    _children[child.pid] = child
+    _children[child.pid] = child, data
+
+
+def give_up(data: Path, deadline: float) -> None:
+    """Stop whatever runs or is coming up on this data directory, as far as it can be seen."""
+    for child, place in list(_children.values()):
+        if place == data and child.poll() is None:
+            child.send_signal(signal.SIGINT)  # perhaps it has not yet written its file
+            child.wait(max(0.0, deadline - time.monotonic()))
+    if found := find(data):
+        stop(data, found, deadline)
 
 
 def stop(data: Path, found: Postmaster, deadline: float) -> None:
@@ -70,7 +80,7 @@ def stop(data: Path, found: Postmaster, deadline: float) -> None:
 
 
 def _serves(pid: int, data: Path) -> bool:
-    if (child := _children.get(pid)) and child.poll() is not None:
+    if pid in _children and _children[pid][0].poll() is not None:
         del _children[pid]
         return False
     if not Path("/proc/self").exists():

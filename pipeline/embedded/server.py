@@ -10,10 +10,8 @@ Files in the home directory: ``start.lock`` (held to start or stop), ``clients.l
 """
 
 import atexit
-import contextlib
 import logging
 import os
-import signal
 import subprocess
 import threading
 import time
@@ -144,56 +142,56 @@ class EmbeddedServer:
         try:
             client.wait_shared(deadline)
             self._socket_directory = self._ensure(cluster, client, deadline)
-        except BaseException:
             if client is not self._client:
+                atexit.register(self.release)
+                self._client, self._client_pid = client, os.getpid()
+        except BaseException as error:
+            if client is not self._client:
+                # Nothing is left behind for nobody. But a server that recovers goes on, else it would always begin again.
+                if not isinstance(error, StillStarting) and client.exclusive():
+                    postmaster.give_up(cluster.data, self._deadline())
                 client.close()
             raise
-        if client is not self._client:
-            self._client, self._client_pid = client, os.getpid()
-            atexit.register(self.release)
 
     def _ensure(self, cluster: Cluster, client: locks.FileLock, deadline: float) -> Path:
         """Return the socket directory once the server answers, having started it if none runs."""
         child: subprocess.Popen[bytes] | None = None
-        try:
-            while True:
-                found = postmaster.find(cluster.data)
-                if found is None and child is None:
-                    child = cluster.spawn()
-                elif found and found.accepts and (version := cluster.ask(found)):
-                    if version == cluster.version:
-                        return cluster.socket_directory(found)
-                    # After an upgrade of the programs the server changes at the first moment when nobody uses it.
-                    if child or not client.exclusive_or_shared():
-                        log.warning("the embedded PostgreSQL that runs is %s, the programs are %s; it changes when all "
-                                    "others have left", version.text, cluster.version.text)  # fmt: skip
-                        return cluster.socket_directory(found)
-                    postmaster.stop(cluster.data, found, deadline)
-                    client.wait_shared(deadline)
-                    continue
-                if child and child.poll() is not None:
-                    raise EmbeddedError(
-                        f"the embedded PostgreSQL did not start; {cluster.log} ends:\n{cluster.last_lines()}"
+        while True:
+            found = postmaster.find(cluster.data)
+            if found is None and child is None:
+                child = cluster.spawn()
+            elif found and found.accepts and (version := cluster.ask(found)):
+                if version == cluster.version:
+                    return cluster.socket_directory(found)
+                # After an upgrade of the programs the server changes at the first moment when nobody uses it.
+                if child or not client.exclusive_or_shared():
+                    log.warning(
+                        "the embedded PostgreSQL that runs is %s, the programs %s; it changes when all others have left",
+                        version.text,
+                        cluster.version.text,
                     )
-                if time.monotonic() > deadline:
-                    if child is None and found is None:
-                        raise EmbeddedError(
-                            f"processes of a server that was killed still use {cluster.home}; wait for them or end "
-                            f"them, and try again (fuser {cluster.home / 'server.lock'} shows them)"
-                        )
-                    raise StillStarting(
-                        f"the embedded PostgreSQL in {cluster.home} does not answer within "
-                        f"{self._patience.total_seconds():g} s; it may still recover: try again, or see {cluster.log}"
-                    )
-                time.sleep(locks.PAUSE / 2)
-        except StillStarting:
-            raise  # a server that recovers goes on, else it would begin again every time
-        except BaseException:
-            if child and child.poll() is None and client.exclusive():
-                child.send_signal(signal.SIGINT)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(self._patience.total_seconds())
-            raise
+                    return cluster.socket_directory(found)
+                postmaster.stop(cluster.data, found, deadline)
+                client.wait_shared(deadline)
+                continue
+            if child and child.poll() is not None:
+                raise EmbeddedError(
+                    f"the embedded PostgreSQL did not start; {cluster.log} ends:\n{cluster.last_lines()}"
+                )
+            if time.monotonic() > deadline:
+                raise self._out_of_patience(cluster, seen=bool(child or found))
+            time.sleep(locks.PAUSE / 2)
+
+    def _out_of_patience(self, cluster: Cluster, *, seen: bool) -> EmbeddedError:
+        if seen:
+            return StillStarting(
+                f"the embedded PostgreSQL in {cluster.home} does not answer within {self._patience.total_seconds():g} s; "
+                f"it may still recover: try again, or see {cluster.log}"
+            )
+        return EmbeddedError(
+            f"processes of a server that was killed still use {cluster.home}; wait for them or end them, "
+            f"and try again (fuser {cluster.home / 'server.lock'} shows them)"
+        )
 
     def _stop(self, *, force: bool, leaving: bool = False) -> bool:
         home = self.home

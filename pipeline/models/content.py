@@ -12,16 +12,18 @@ from pipeline.models.base import Base, born, identity, one_of
 
 
 class Revision(Base):
-    """One immutable version of a topic's content. The keys are folded title and description, to find twins by."""
+    """One immutable version of a topic's content. The keys are hashes of what readers take for the same
+    title and description, to find twins by."""
 
     __tablename__ = "revisions"
     __table_args__ = (
         UniqueConstraint("topic_id", "number"),
         CheckConstraint(one_of("origin", ("generated", "human", "imported")), name="origin"),
         CheckConstraint("octet_length(body) <= 16777216", name="body"),
+        CheckConstraint("octet_length(title_key) <= 64 AND octet_length(description_key) <= 64", name="keys"),
         Index("ix_revisions_title", "site_id", "title_key"),
         Index("ix_revisions_description", "site_id", "description_key"),
-        Index("ix_revisions_fence", "fence", unique=True, postgresql_where=text("fence IS NOT NULL")),
+        Index("uq_revisions_fence", "fence", unique=True, postgresql_where=text("fence IS NOT NULL")),
     )
 
     id: Mapped[identity]
@@ -70,6 +72,10 @@ class Publication(Base):
 
     __tablename__ = "publications"
     __table_args__ = (
+        CheckConstraint(
+            "octet_length(target) <= 63 AND octet_length(live_path) <= 1000 AND octet_length(intent_path) <= 1000",
+            name="lengths",
+        ),
         CheckConstraint("num_nonnulls(intent_token, intent_fence, intent_at) IN (0, 3)", name="intent"),
         CheckConstraint("num_nonnulls(live_path, live_hash, live_remote, first_at, changed_at) IN (0, 5)", name="live"),
         Index(
@@ -104,7 +110,10 @@ class Redirect(Base):
     """An address that a page had once."""
 
     __tablename__ = "redirects"
-    __table_args__ = (UniqueConstraint("site_id", "from_path"),)
+    __table_args__ = (
+        UniqueConstraint("site_id", "from_path"),
+        CheckConstraint("octet_length(from_path) <= 1000 AND octet_length(to_path) <= 1000", name="lengths"),
+    )
 
     id: Mapped[identity]
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))

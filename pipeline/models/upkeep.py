@@ -17,6 +17,7 @@ class Schedule(Base):
     __table_args__ = (
         UniqueConstraint("site_id", "name"),
         CheckConstraint(one_of("state", ("active", "paused")), name="state"),
+        CheckConstraint("octet_length(name) BETWEEN 1 AND 200", name="name"),
     )
 
     id: Mapped[identity]
@@ -45,6 +46,7 @@ class Limit(Base):
     __table_args__ = (
         UniqueConstraint("name"),
         CheckConstraint(one_of("kind", ("rate", "concurrency")), name="kind"),
+        CheckConstraint("octet_length(name) BETWEEN 1 AND 200", name="name"),
         CheckConstraint("amount > 0 AND period_seconds >= 0 AND used >= 0", name="amounts"),
     )
 

@@ -169,6 +169,7 @@ class Job(Base):
             name="reserved",
         ),
         CheckConstraint("(slot IS NOT NULL) = (gate_id IS NOT NULL AND state IN ('pending', 'reserved'))", name="slot"),
+        CheckConstraint("slot > 0", name="slot_number"),
         CheckConstraint("attempts BETWEEN 0 AND max_attempts", name="attempts"),
         CheckConstraint("given_back >= 0 AND snoozed >= 0 AND round >= 0 AND max_rounds >= 0", name="counts"),
         CheckConstraint("(finished_at IS NOT NULL) = (state IN ('done', 'skipped'))", name="finished"),

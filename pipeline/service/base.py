@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipeline.clock import Clock, DatabaseClock
 from pipeline.db import sqlstate
+from pipeline.views import content_hash
 
 T = TypeVar("T")
 
@@ -54,6 +55,6 @@ def clean(text: str, limit: int = MAX_ERROR_BYTES) -> str:
     return safe.decode() if len(safe) <= limit else safe[: limit - 3].decode("utf-8", "ignore") + "…"
 
 
-def fold(text: str) -> str:
-    """What two texts have in common that readers take for the same: case and blanks folded."""
-    return " ".join(text.split()).casefold()
+def likeness(text: str) -> str:
+    """A key that two texts share if readers take them for the same: case and blanks folded, hashed to a fixed length."""
+    return content_hash(" ".join(text.split()).casefold())

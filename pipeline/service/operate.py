@@ -51,11 +51,7 @@ class Operate(Service):
             touched = operate.gates_touched(whole_lane=whole_lane, entering=verb == "requeue")
             at = list(connection.execute(touched, bound).scalars())
             locked = list(connection.execute(gates.lock(wait=True), {"gates": at}).scalars()) if at else []
-            statement = {
-                "cancel": operate.cancel,
-                "requeue": lambda: operate.requeue(self._clock),
-                "skip": lambda: operate.skip(self._clock),
-            }[verb]()
+            statement = getattr(operate, verb)(self._clock)
             moved = [
                 Moved(row.id, JobState(row.from_state), JobState(row.to_state), row.stage)
                 for row in connection.execute(statement, {**bound, "gates": locked})

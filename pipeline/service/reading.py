@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from pipeline.errors import NotFound
-from pipeline.service.base import Service, fold
+from pipeline.service.base import Service, likeness
 from pipeline.service.operate import job_view
 from pipeline.sql import content, ledger, reads
 from pipeline.states import HALTING, JobState
@@ -27,7 +27,7 @@ class SiteRow:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The unfinished jobs of one site at one stage in one state. ``next_seconds``: until the first future one is due."""
+    """A site's unfinished jobs at one stage in one state; ``next_seconds``: until the first future one is due."""
 
     stage: str
     state: JobState
@@ -159,7 +159,7 @@ class Reading(Service):
         with self._reading() as connection:
             found: dict[str, list[str]] = {}
             for name, text in (("title", draft.title), ("description", draft.description)):
-                bound = {"site_id": site_id, "topic_id": topic_id, "key": fold(text)}
+                bound = {"site_id": site_id, "topic_id": topic_id, "key": likeness(text)}
                 found[name] = list(connection.execute(content.twins(f"{name}_key"), bound).scalars()) if text else []
             return found
 

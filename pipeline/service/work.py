@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, IntegrityError
 
 from pipeline.db import reason
-from pipeline.service.base import Service, clean, fold
+from pipeline.service.base import Service, clean, likeness
 from pipeline.sql import claim, content, gates, plan, transitions
 from pipeline.sql.transitions import Reach
 from pipeline.states import ASSEMBLE
@@ -397,8 +397,8 @@ def _draft(claim: Claim, draft: Draft) -> dict[str, Any]:
         "fence": claim.fence,
         "title": draft.title,
         "description": draft.description,
-        "title_key": fold(draft.title),
-        "description_key": fold(draft.description),
+        "title_key": likeness(draft.title),
+        "description_key": likeness(draft.description),
         "body": draft.body,
         "front_matter": dict(draft.fields),
         "content_hash": draft.hash,

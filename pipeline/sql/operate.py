@@ -122,7 +122,7 @@ def _act(
 
 
 @cache
-def cancel() -> Select[Any]:
+def cancel(clock: Clock) -> Select[Any]:
     """Cancel what waits or is pending; a reserved job is asked to stop, and its holder told at the next heartbeat."""
     job = _chosen("cancel")
     running = job.c.state == word(S.RESERVED)

@@ -1,0 +1,67 @@
+"""A worker as a process of its own: ``python -m pipeline.child``; engine room.
+
+Its orders come as one line of JSON on standard input, so that nothing secret is seen in a process list. When that pipe
+closes, the parent is gone, and the worker winds down. The first SIGTERM or SIGINT does the same; the second ends it.
+"""
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+from pipeline.build import open_database
+from pipeline.errors import PipelineError
+from pipeline.project.loading import load_stages
+from pipeline.settings import load_settings
+from pipeline.worker import Worker
+
+
+def main() -> int:
+    """Work as told until told to stop; returns the exit code."""
+    orders = json.loads(sys.stdin.readline() or "{}")
+    root = Path(orders["root"])
+    settings = load_settings()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(f"worker {orders['number']}: %(message)s"))
+    logging.getLogger("pipeline").addHandler(handler)
+    logging.getLogger("pipeline").setLevel(logging.INFO)
+    try:
+        # A client of the embedded server in its own right: the server outlives a parent that is killed.
+        with open_database(settings, root) as url:
+            worker = Worker(url, settings, root, load_stages(root), site=orders.get("site"))
+            _heed_signals(worker)
+            threading.Thread(target=_heed_parent, args=(worker,), daemon=True).start()
+            worker.run()
+    except PipelineError as error:
+        print(f"worker {orders['number']}: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _heed_signals(worker: Worker) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
+        if worker.stop.is_set():
+            os._exit(130)
+        worker.stop.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+
+
+def _heed_parent(worker: Worker) -> None:
+    # Read through the descriptor: the buffered object's lock would be held when the process ends.
+    while os.read(0, 1024):
+        pass
+    worker.stop.set()
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A stage that did not heed cancelled() may still run in its thread; its reservation has been given back.
+    os._exit(code)
