@@ -56,5 +56,5 @@ def clean(text: str, limit: int = MAX_ERROR_BYTES) -> str:
 
 
 def likeness(text: str) -> str:
-    """A key that two texts share if readers take them for the same: case and blanks folded, hashed to a fixed length."""
+    """A key that two texts share if readers take them for the same: case and blanks folded, then hashed."""
     return content_hash(" ".join(text.split()).casefold())
