@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, Connection, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import Pool, QueuePool
 
 from pipeline.errors import DatabaseError, UsageError
@@ -73,9 +73,10 @@ def reason(error: BaseException) -> str:
     return text[0] if text else type(original).__name__
 
 
-def is_lost_connection(error: BaseException) -> bool:
-    """Whether the statement's fate is unknown, since the connection broke."""
-    return isinstance(error, DBAPIError) and (error.connection_invalidated or isinstance(error, OperationalError))
+def is_passing(error: BaseException) -> bool:
+    """Whether time may help: a server that is away or full, not a statement that it cannot understand."""
+    state = sqlstate(error)
+    return not isinstance(error, DBAPIError) or state is None or state[:2] not in ("22", "23", "26", "42")
 
 
 def sqlstate(error: BaseException) -> str | None:

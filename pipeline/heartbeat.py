@@ -1,7 +1,7 @@
 """Keep the leases of what this process holds; engine room. A thread and a connection of its own, nothing else's.
 
-One statement for all held jobs, well within a third of the shortest lease. The answer moves our own idea of when we must
-have let go, counted from before the question was sent.
+One statement for all held jobs, well within a third of the shortest lease. The answer moves our own idea of when we
+must have let go, counted from before the question was sent.
 """
 
 import logging

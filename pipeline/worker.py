@@ -17,8 +17,8 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.build import connect, services
-from pipeline.db import make_engine, reason
-from pipeline.errors import PipelineError
+from pipeline.db import is_passing, make_engine, reason
+from pipeline.errors import DatabaseError, PipelineError
 from pipeline.heartbeat import Heartbeat
 from pipeline.holder import me
 from pipeline.project.loading import Stages
@@ -98,6 +98,8 @@ class Worker:
         try:
             step()
         except SQLAlchemyError as error:
+            if not is_passing(error):
+                raise DatabaseError(f"the database does not understand this release: {reason(error)}") from error
             if self._well:
                 log.warning("the database is away, work stands still: %s", reason(error))
                 self._well, self._idle = False, 0.1
@@ -295,7 +297,11 @@ class Worker:
         try:
             step()
         except SQLAlchemyError as error:
-            log.warning("cannot give back yet: %s", reason(error))
+            if not is_passing(error):
+                raise DatabaseError(f"jobs could not be given back: {reason(error)}") from error
+            if self._well:
+                log.warning("cannot give back yet: %s", reason(error))
+            self._well = False
             time.sleep(min(0.5, max(until - time.monotonic(), 0)))
 
 

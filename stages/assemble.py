@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
-from pipeline import AssembleContext, Done, LivePage, Outcome, Retry, Site, SiteStage
+from pipeline import AssembleContext, Done, LivePage, Outcome, PageCard, Retry, Site, SiteStage
 from pipeline.content import (
     Entry,
     FilesTarget,
@@ -45,8 +45,8 @@ class Assemble(SiteStage):
                     continue  # an artefact: made below
                 if page.card.lane not in lanes:
                     lanes[page.card.lane] = lane_of(ctx.corpus.lane(page.card.lane))
-                built += _rebuild(site, ctx, target, page, lanes[page.card.lane])
-                entries.append(entry_of(page))
+                built += _rebuild(site, ctx, target, page, page.card, lanes[page.card.lane])
+                entries.append(entry_of(page, page.card))
             artefacts = {"style.css": style(), "index.html": home(site, lanes), "feed.xml": feed(site, entries)}
             artefacts |= {"robots.txt": robots(site), **sitemaps(site, entries)}
             for key, data in artefacts.items():
@@ -68,12 +68,12 @@ class Assemble(SiteStage):
             return False
 
 
-def _rebuild(site: Site, ctx: AssembleContext, target: FilesTarget, page: LivePage, lane: Lane) -> bool:
+def _rebuild(site: Site, ctx: AssembleContext, target: FilesTarget, page: LivePage, card: PageCard, lane: Lane) -> bool:
     """Build one live page again if its surroundings changed or its file is not what the ledger says."""
-    if page.card is None or page.draft is None:
+    if page.draft is None:
         return False
     # It is built where it is live now; a new address is the business of its own next pass.
-    card = replace(page.card, path=page.path.removesuffix("index.html"))
+    card = replace(card, path=page.path.removesuffix("index.html"))
     shown = model(site, card, page.draft, lane)
     hash = inputs(site, shown, page.draft)
     if hash == page.inputs and target.holds(page):

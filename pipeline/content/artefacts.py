@@ -15,7 +15,7 @@ from pipeline.content.markup import clean
 from pipeline.content.pages import Lane, lane_name
 from pipeline.content.theming import fill
 from pipeline.project.site import Site
-from pipeline.views import LivePage
+from pipeline.views import LivePage, PageCard
 
 MAX_URLS = 50_000  # of one sitemap, and below
 MAX_SITEMAP_BYTES = 50 << 20  # by sitemaps.org
@@ -37,13 +37,10 @@ class Entry:
     changed_at: datetime
 
 
-def entry_of(page: LivePage) -> Entry:
-    """A live page of a topic, as maps and feeds see it."""
-    if page.card is None or page.draft is None:
-        raise ValueError(f"{page.path} belongs to no topic")
+def entry_of(page: LivePage, card: PageCard) -> Entry:
+    """A live page of a topic, as maps and feeds see it: at the address where it is live."""
     path = page.path.removesuffix("index.html")
-    title, description = page.draft.title, page.draft.description
-    return Entry(page.card.topic_id, path, title, description, page.first_at, page.changed_at)
+    return Entry(card.topic_id, path, card.title, card.description, page.first_at, page.changed_at)
 
 
 def home(site: Site, lanes: Mapping[str, Lane]) -> bytes:

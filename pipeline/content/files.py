@@ -21,7 +21,7 @@ from pathlib import Path
 from pipeline.errors import TargetError
 from pipeline.project.topics import DEVICES
 from pipeline.stages import Ledger
-from pipeline.views import LivePage
+from pipeline.views import Found, LivePage
 
 NAME = "files"  # of this target, in the ledger
 SEGMENT = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9]+)?")
@@ -71,13 +71,13 @@ class FilesTarget:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def look(self, key: str) -> str | None:
-        """SHA-256, as hex, of the bytes that are there now; None when no plain file is."""
+    def look(self, key: str) -> Found | None:
+        """SHA-256, as hex, of the bytes that are there now, and their tag; None when no plain file is."""
         with self._refusals(key), self._existing(key) as file:
             if file is None:
                 return None
             with os.fdopen(file, "rb", closefd=False) as stream:
-                return hashlib.file_digest(stream, "sha256").hexdigest()
+                return Found(hashlib.file_digest(stream, "sha256").hexdigest(), _tag(os.fstat(file)))
 
     def tag(self, key: str) -> str | None:
         """A version tag from size and time of change, without reading the bytes; None when no plain file is there."""
@@ -133,7 +133,10 @@ class FilesTarget:
 
     def holds(self, page: LivePage) -> bool:
         """Whether the file is still what the ledger says: by its tag, or else by its bytes."""
-        return self.tag(page.path) == page.remote or self.look(page.path) == page.hash
+        if self.tag(page.path) == page.remote:
+            return True
+        found = self.look(page.path)
+        return found is not None and found.hash == page.hash
 
     def sweep(self, older_than: timedelta) -> int:
         """Remove what killed processes left behind, if it is old enough that nobody writes it; return how many."""

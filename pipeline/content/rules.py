@@ -115,7 +115,8 @@ def _links(page: Page) -> Iterator[Finding]:
                 path, fragment = found
                 inside.append((path.removesuffix("index.html"), fragment, inline, address))
             if token.type == "image" and not token.content.strip():
-                yield _at(page, inline, "![", "image-alt", "the image has no text; say what it shows")
+                message = "the image has no text; say what it shows, unless it only decorates"
+                yield _at(page, inline, "![", "image-alt", message, Severity.WARNING)
     paths = {path for path, *_ in inside} - links.ARTEFACTS - {page.topic.path}
     unknown = page.corpus.unknown(paths) if paths else set()
     for path, fragment, inline, address in inside:
@@ -128,13 +129,15 @@ def _links(page: Page) -> Iterator[Finding]:
             yield _at(page, inline, f"#{fragment}", "links-resolve", message)
 
 
-def _at(page: Page, inline: Token, needle: str, rule: str, message: str) -> Finding:
-    """An error at the first place of ``needle`` in the lines that the text came from."""
+def _at(
+    page: Page, inline: Token, needle: str, rule: str, message: str, severity: Severity = Severity.ERROR
+) -> Finding:
+    """A finding at the first place of ``needle`` in the lines that the text came from."""
     first, last = inline.map or (0, 0)
     for number, line in enumerate(page.lines[first:last], start=first):
         if (column := line.find(needle)) >= 0:
-            return Finding(rule, message, line=number + 1, column=column + 1)
-    return Finding(rule, message, line=first + 1)
+            return Finding(rule, message, severity, number + 1, column + 1)
+    return Finding(rule, message, severity, first + 1)
 
 
 def _wording(page: Page) -> Iterator[Finding]:

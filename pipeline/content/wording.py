@@ -20,7 +20,7 @@ MARKS = tuple(
         (r"\{%.*?%\}|\{%|%\}", 0, "a template's statement"),
         (r"\{#.*?#\}", 0, "a template's comment"),
         (r"\[(?:TODO|TBD|FIXME|TK)\b[^\]]*\](?!\()", 0, "a note to fill in later"),
-        (r"\b(?:TODO|FIXME|TBD):", 0, "a note to fill in later"),
+        (r"^\W*(?:TODO|FIXME|TBD):", 0, "a note to fill in later"),
         (r"\[(?:insert|your)\s[^\]]{1,80}\](?![(\[])", re.IGNORECASE, "a slot to fill in"),
         (r"\bX{4}-X{2}-X{2}\b", re.IGNORECASE, "a date to fill in"),
         (r"\blorem ipsum\b", re.IGNORECASE, "filler text"),

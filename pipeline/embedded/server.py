@@ -147,7 +147,7 @@ class EmbeddedServer:
                 self._client, self._client_pid = client, os.getpid()
         except BaseException as error:
             if client is not self._client:
-                # Nothing is left behind for nobody. But a server that recovers goes on, else it would always begin again.
+                # Nothing is left running for nobody; except a server that recovers, else it would always begin again.
                 if not isinstance(error, StillStarting) and client.exclusive():
                     postmaster.give_up(cluster.data, self._deadline())
                 client.close()
@@ -166,7 +166,7 @@ class EmbeddedServer:
                 # After an upgrade of the programs the server changes at the first moment when nobody uses it.
                 if child or not client.exclusive_or_shared():
                     log.warning(
-                        "the embedded PostgreSQL that runs is %s, the programs %s; it changes when all others have left",
+                        "the embedded PostgreSQL that runs is %s, the programs %s; it changes when others have left",
                         version.text,
                         cluster.version.text,
                     )
@@ -185,8 +185,8 @@ class EmbeddedServer:
     def _out_of_patience(self, cluster: Cluster, *, seen: bool) -> EmbeddedError:
         if seen:
             return StillStarting(
-                f"the embedded PostgreSQL in {cluster.home} does not answer within {self._patience.total_seconds():g} s; "
-                f"it may still recover: try again, or see {cluster.log}"
+                f"the embedded PostgreSQL in {cluster.home} does not answer within {self._patience.total_seconds():g} s"
+                f"; it may still recover: try again, or see {cluster.log}"
             )
         return EmbeddedError(
             f"processes of a server that was killed still use {cluster.home}; wait for them or end them, "

@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from pipeline.errors import LeaseLost, PathTaken, PipelineError
 from pipeline.service.base import Service
 from pipeline.sql import ledger
+from pipeline.sql.batch import bound
 from pipeline.views import Claim, Found
 
 
@@ -42,20 +43,20 @@ class LedgerService(Service):
         Raises LeaseLost when the reservation is gone, PathTaken when another topic has the path, Occupied when another
         reservation is at it just now.
         """
-        bound = {
-            "job_id": claim.job_id,
-            "token": claim.token,
-            "fence": claim.fence,
-            "site_id": claim.site_id,
-            "topic_id": topic_id,
-            "target": target,
-            "path": key,
-            "hash": hash,
-            "revision": revision,
-            "inputs": inputs,
-        }
+        values = bound(
+            job_id=claim.job_id,
+            token=claim.token,
+            fence=claim.fence,
+            site_id=claim.site_id,
+            topic_id=topic_id,
+            target=target,
+            path=key,
+            hash=hash,
+            revision=revision,
+            inputs=inputs,
+        )
         try:
-            publication_id = self._write(lambda cn: self._intend(cn, bound))
+            publication_id = self._write(lambda cn: self._intend(cn, values))
         except IntegrityError as error:
             raise PathTaken(f"{target}:{key} belongs to another topic") from error
         found = look()
@@ -68,26 +69,26 @@ class LedgerService(Service):
             remote = act()
         elif found is not None:
             remote = found.remote
-        self._write(lambda cn: self._confirm(cn, {**bound, "publication_id": publication_id, "remote": remote}))
+        self._write(lambda cn: self._confirm(cn, values | bound(publication_id=publication_id, remote=remote)))
         return done
 
-    def _intend(self, connection: Connection, bound: dict[str, Any]) -> int:
-        self._reserved(connection, bound)
-        connection.execute(ledger.put(), bound)
-        owner = connection.execute(ledger.owner(), bound).one_or_none()
+    def _intend(self, connection: Connection, values: dict[str, Any]) -> int:
+        self._reserved(connection, values)
+        connection.execute(ledger.put(), values)
+        owner = connection.execute(ledger.owner(), values).one_or_none()
         if owner is not None:
-            raise PathTaken(f"{bound['target']}:{bound['path']} belongs to {owner.slug or 'the site itself'}")
-        row = connection.execute(ledger.lock(), bound).one()
-        written = connection.execute(ledger.intend(self._clock), {**bound, "publication_id": row.id}).one_or_none()
+            raise PathTaken(f"{values['p_target']}:{values['p_path']} belongs to {owner.slug or 'the site itself'}")
+        row = connection.execute(ledger.lock(), values).one()
+        written = connection.execute(ledger.intend(self._clock), values | bound(publication_id=row.id)).one_or_none()
         if written is None:
-            raise Occupied(f"{bound['target']}:{bound['path']} is being written by another worker")
+            raise Occupied(f"{values['p_target']}:{values['p_path']} is being written by another worker")
         return int(written.id)
 
-    def _confirm(self, connection: Connection, bound: dict[str, Any]) -> None:
-        self._reserved(connection, bound)
-        if connection.execute(ledger.confirm(self._clock), bound).one_or_none() is None:
-            raise LeaseLost(f"job {bound['job_id']}: the intent for {bound['path']} is no longer ours")
+    def _confirm(self, connection: Connection, values: dict[str, Any]) -> None:
+        self._reserved(connection, values)
+        if connection.execute(ledger.confirm(self._clock), values).one_or_none() is None:
+            raise LeaseLost(f"job {values['p_job_id']}: the intent for {values['p_path']} is no longer ours")
 
-    def _reserved(self, connection: Connection, bound: dict[str, Any]) -> None:
-        if connection.execute(ledger.reservation(), bound).one_or_none() is None:
-            raise LeaseLost(f"job {bound['job_id']}: the reservation is no longer ours; {bound['path']} is left alone")
+    def _reserved(self, connection: Connection, values: dict[str, Any]) -> None:
+        if connection.execute(ledger.reservation(), values).one_or_none() is None:
+            raise LeaseLost(f"job {values['p_job_id']}: it is no longer ours; {values['p_path']} is left alone")

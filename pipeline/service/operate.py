@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from pipeline.errors import NotFound, Refused
 from pipeline.service.base import Service, clean
 from pipeline.sql import gates, operate, reads
+from pipeline.sql.batch import bound
 from pipeline.states import TRANSITIONS, JobState
 from pipeline.views import JobView
 
@@ -41,20 +42,24 @@ class Operate(Service):
         """Give jobs up for good, so that their lanes go on."""
         return self._do("skip", ids, actor, reason, whole_lane=True)
 
+    def hasten(self, site_id: int) -> None:
+        """Make an assembly that waits for more pages due now: there are none to come."""
+        self._write(lambda cn: cn.execute(operate.hasten(self._clock), bound(site_id=site_id)).all())
+
     def _do(
         self, verb: str, ids: Sequence[int], actor: str, reason: str, *, whole_lane: bool, **more: Any
     ) -> list[Moved]:
         wanted = sorted(set(ids))
-        bound = {"ids": wanted, "actor": clean(actor, 200), "reason": clean(reason), "stage": None, **more}
+        values = bound(**{"ids": wanted, "actor": clean(actor, 200), "reason": clean(reason), "stage": None, **more})
 
         def body(connection: Connection) -> list[Moved]:
             touched = operate.gates_touched(whole_lane=whole_lane, entering=verb == "requeue")
-            at = list(connection.execute(touched, bound).scalars())
+            at = list(connection.execute(touched, values).scalars())
             locked = list(connection.execute(gates.lock(wait=True), {"gates": at}).scalars()) if at else []
             statement = getattr(operate, verb)(self._clock)
             moved = [
                 Moved(row.id, JobState(row.from_state), JobState(row.to_state), row.stage)
-                for row in connection.execute(statement, {**bound, "gates": locked})
+                for row in connection.execute(statement, {**values, "gates": locked})
             ]
             if len(moved) < len(wanted):
                 # All or nothing: the transaction ends with the refusal.
@@ -72,7 +77,7 @@ class Operate(Service):
         """Raise the reason why the first job that was not moved was not."""
         missing = next(i for i in wanted if i not in moved)
         statement = reads.job_list(by_site=False, by_state=False, by_ids=True)
-        row = connection.execute(statement, {"ids": [missing], "limit": 1}).one_or_none()
+        row = connection.execute(statement, bound(ids=[missing], limit=1)).one_or_none()
         if row is None:
             raise NotFound(f"no job {missing}; see: pipeline jobs list")
         if row.state not in TRANSITIONS[verb].sources:

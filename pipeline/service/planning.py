@@ -11,7 +11,7 @@ from pipeline.errors import ProjectError, StagesError
 from pipeline.project.site import Site
 from pipeline.service.base import Service
 from pipeline.sql import gates, plan
-from pipeline.sql.batch import rows
+from pipeline.sql.batch import bound, rows
 from pipeline.sql.tables import events, jobs, stages
 from pipeline.states import UNFINISHED
 from pipeline.views import Planned, TopicRow
@@ -39,14 +39,14 @@ class Planning(Service):
         """
 
         def body(connection: Connection) -> int:
-            values = {
-                "slug": site.slug,
-                "name": site.name,
-                "base_url": site.base_url,
-                "time_zone": site.time_zone,
-                "locale": site.locale,
-                "settings": {"lanes": dict(site.lanes), "paths": dict(site.paths)},
-            }
+            values = bound(
+                slug=site.slug,
+                name=site.name,
+                base_url=site.base_url,
+                time_zone=site.time_zone,
+                locale=site.locale,
+                settings={"lanes": dict(site.lanes), "paths": dict(site.paths)},
+            )
             site_id = int(connection.execute(plan.put_site(), values).one().id)
             self._register_stages(connection, site_id, specs)
             return site_id
@@ -54,7 +54,7 @@ class Planning(Service):
         return self._write(body)
 
     def _register_stages(self, connection: Connection, site_id: int, specs: Sequence[StageSpec]) -> None:
-        known = {row.name: row for row in connection.execute(plan.known_stages(), {"site_id": site_id})}
+        known = {row.name: row for row in connection.execute(plan.known_stages(), bound(site_id=site_id))}
         names = {spec.name for spec in specs}
         for name in [n for n, row in known.items() if n not in names and row.state != "retired"]:
             self._retire(connection, site_id, name)
@@ -106,7 +106,7 @@ class Planning(Service):
         return self._write(lambda connection: self._plan(connection, site_id, topics))
 
     def _plan(self, connection: Connection, site_id: int, topics: Sequence[TopicRow]) -> Planned:
-        at_site = {"site_id": site_id}
+        at_site = bound(site_id=site_id)
         names = [{"name": name} for name in sorted({t.lane for t in topics})]
         connection.execute(plan.put_lanes(), {**at_site, "names": names})
         connection.execute(plan.lock_lanes(), at_site).all()

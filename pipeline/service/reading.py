@@ -9,6 +9,7 @@ from pipeline.errors import NotFound
 from pipeline.service.base import Service, likeness
 from pipeline.service.operate import job_view
 from pipeline.sql import content, ledger, reads
+from pipeline.sql.batch import bound
 from pipeline.states import HALTING, JobState
 from pipeline.views import Draft, JobView, LivePage, PageCard
 
@@ -88,7 +89,7 @@ class Reading(Service):
 
     def site(self, slug: str) -> SiteRow | None:
         with self._reading() as connection:
-            row = connection.execute(reads.site_by_slug(), {"slug": slug}).one_or_none()
+            row = connection.execute(reads.site_by_slug(), bound(slug=slug)).one_or_none()
             return None if row is None else SiteRow(*row)
 
     def sites(self) -> list[tuple[int, str]]:
@@ -98,7 +99,7 @@ class Reading(Service):
     def standing(self, site_id: int) -> tuple[Standing, ...]:
         """A site's unfinished jobs, counted; costs nothing for what is finished."""
         with self._reading() as connection:
-            found = connection.execute(reads.unfinished(self._clock), {"site_id": site_id})
+            found = connection.execute(reads.unfinished(self._clock), bound(site_id=site_id))
             return tuple(
                 Standing(stage, JobState(state), count, due, None if seconds is None else float(seconds))
                 for stage, state, count, due, seconds in found
@@ -107,17 +108,17 @@ class Reading(Service):
     def status(self, site_id: int, slug: str) -> SiteStatus:
         standing = self.standing(site_id)
         with self._reading() as connection:
-            topics = connection.execute(reads.planned_topics(), {"site_id": site_id}).scalar_one()
-            live = connection.execute(reads.live_topics(), {"site_id": site_id}).scalar_one()
+            topics = connection.execute(reads.planned_topics(), bound(site_id=site_id)).scalar_one()
+            live = connection.execute(reads.live_topics(), bound(site_id=site_id)).scalar_one()
         return SiteStatus(slug, topics, live, standing)
 
     def troubles(self, site_id: int, limit: int = 20) -> list[Trouble]:
         """Jobs that need a person, first by id."""
         with self._reading() as connection:
-            rows = connection.execute(reads.halted(), {"site_id": site_id, "limit": limit}).all()
+            rows = connection.execute(reads.halted(), bound(site_id=site_id, limit=limit)).all()
             waiting = {row.id: row.waiting for row in rows}
             found = connection.execute(
-                reads.job_list(by_site=False, by_state=False, by_ids=True), {"ids": list(waiting), "limit": limit}
+                reads.job_list(by_site=False, by_state=False, by_ids=True), bound(ids=list(waiting), limit=limit)
             )
             jobs = [job_view(row) for row in found]
         return [Trouble(job, waiting[job.id]) for job in jobs if job.state in HALTING]
@@ -126,21 +127,21 @@ class Reading(Service):
         """Jobs in these states (none: all unfinished) of a site (None: all), by id."""
         statement = reads.job_list(by_site=site_id is not None, by_state=bool(states))
         with self._reading() as connection:
-            bound = {"site_id": site_id, "states": [str(s) for s in states], "limit": limit}
-            return [job_view(row) for row in connection.execute(statement, bound)]
+            values = bound(site_id=site_id, states=[str(s) for s in states], limit=limit)
+            return [job_view(row) for row in connection.execute(statement, values)]
 
     def topics(self, site_id: int, lane: str | None = None) -> list[TopicLine]:
         with self._reading() as connection:
-            found = connection.execute(reads.topic_list(by_lane=lane is not None), {"site_id": site_id, "lane": lane})
+            found = connection.execute(reads.topic_list(by_lane=lane is not None), bound(site_id=site_id, lane=lane))
             return [TopicLine(*row) for row in found]
 
     def topic(self, site_id: int, slug: str) -> TopicDetail:
         """Raises NotFound when the site has no topic of that slug."""
         with self._reading() as connection:
-            row = connection.execute(reads.topic_detail(), {"site_id": site_id, "slug": slug}).one_or_none()
+            row = connection.execute(reads.topic_detail(), bound(site_id=site_id, slug=slug)).one_or_none()
             if row is None:
                 raise NotFound(f"no topic {slug!r} in this site; see: pipeline topics list")
-            at = {"topic_id": row.id}
+            at = bound(topic_id=row.id)
             attempts = connection.execute(reads.topic_attempts(), at).mappings().all()
             live = connection.execute(reads.topic_publications(), at).mappings().all()
             return TopicDetail(dict(row._mapping), tuple(dict(a) for a in attempts), tuple(dict(p) for p in live))
@@ -152,27 +153,27 @@ class Reading(Service):
         if not wanted:
             return set()
         with self._reading() as connection:
-            known = connection.execute(content.known_paths(), {"site_id": site_id, "paths": sorted(wanted)})
+            known = connection.execute(content.known_paths(), bound(site_id=site_id, paths=sorted(wanted)))
             return wanted - set(known.scalars())
 
     def twins(self, site_id: int, topic_id: int, draft: Draft) -> dict[str, list[str]]:
         with self._reading() as connection:
             found: dict[str, list[str]] = {}
             for name, text in (("title", draft.title), ("description", draft.description)):
-                bound = {"site_id": site_id, "topic_id": topic_id, "key": likeness(text)}
-                found[name] = list(connection.execute(content.twins(f"{name}_key"), bound).scalars()) if text else []
+                values = bound(site_id=site_id, topic_id=topic_id, key=likeness(text))
+                found[name] = list(connection.execute(content.twins(f"{name}_key"), values).scalars()) if text else []
             return found
 
     def lane(self, site_id: int, lane: str, target: str) -> list[PageCard]:
         with self._reading() as connection:
-            bound = {"site_id": site_id, "lane": lane, "target": target}
-            return [PageCard(*row) for row in connection.execute(content.lane_cards(), bound)]
+            values = bound(site_id=site_id, lane=lane, target=target)
+            return [PageCard(*row) for row in connection.execute(content.lane_cards(), values)]
 
     def live(self, site_id: int, target: str, *, with_content: bool) -> Iterator[LivePage]:
         """What is live of a site: pages by lane and position, then artefacts."""
         with self._reading() as connection:
-            bound = {"site_id": site_id, "target": target}
-            rows = connection.execute(ledger.live(with_content=with_content), bound).all()
+            values = bound(site_id=site_id, target=target)
+            rows = connection.execute(ledger.live(with_content=with_content), values).all()
         for row in rows:
             yield _live_page(row, with_content=with_content)
 

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DataError, IntegrityError
 from pipeline.db import reason
 from pipeline.service.base import Service, clean, likeness
 from pipeline.sql import claim, content, gates, plan, transitions
+from pipeline.sql.batch import bound
 from pipeline.sql.transitions import Reach
 from pipeline.states import ASSEMBLE
 from pipeline.views import Claim, Draft, Finding, Severity, TopicView
@@ -114,7 +115,7 @@ class Work(Service):
         """The ``(site_id, stage, priority)`` that have something due."""
         statement = claim.prefixes(self._clock, one_site=site_id is not None)
         with self._reading() as connection:
-            found = connection.execute(statement, {"site_id": site_id})
+            found = connection.execute(statement, bound(site_id=site_id))
             return [(row.site_id, row.stage, row.priority) for row in found]
 
     def claim(self, prefixes: Sequence[Prefix], worker: str) -> list[Claim]:
@@ -127,10 +128,10 @@ class Work(Service):
              "lease_seconds": p.lease.total_seconds(), "floor_at": p.floor[0].isoformat(), "floor_id": p.floor[1]}
             for n, p in enumerate(prefixes)
         ]  # fmt: skip
-        bound = {"prefixes": asked, "token": token, "worker": worker}
+        values = {"prefixes": asked, **bound(token=token, worker=worker)}
 
         def body(connection: Connection) -> tuple[Sequence[Any], dict[int, list[Finding]]]:
-            found = connection.execute(claim.claim(self._clock), bound).all()
+            found = connection.execute(claim.claim(self._clock), values).all()
             rejected = [row.topic_id for row in found if row.round > 0]
             return found, self._findings(connection, rejected)
 
@@ -140,7 +141,7 @@ class Work(Service):
     def _findings(self, connection: Connection, topic_ids: list[int]) -> dict[int, list[Finding]]:
         by_topic: dict[int, list[Finding]] = defaultdict(list)
         if topic_ids:
-            for row in connection.execute(content.last_findings(), {"topic_ids": topic_ids}):
+            for row in connection.execute(content.last_findings(), bound(topic_ids=topic_ids)):
                 finding = Finding(row.rule, row.message, Severity(row.severity), row.line, row.column_number)
                 by_topic[row.topic_id].append(finding)
         return by_topic
@@ -229,7 +230,7 @@ class Work(Service):
                 if first is not None or released:
                     settled.append({"topic_id": row.topic_id, "made_from": first, "released": released})
         if drafts:
-            connection.execute(content.add_revisions(), {"drafts": drafts, "origin": "generated"})
+            connection.execute(content.add_revisions(), {"drafts": drafts, **bound(origin="generated")})
         if found:
             connection.execute(content.add_findings(), {"found": found})
         if settled:
@@ -246,21 +247,19 @@ class Work(Service):
         ended = sorted({a.claim.site_id for a in mine if a.claim.topic is None} - set(changed))
         owing = list(changed)
         if changed:
-            connection.execute(plan.raise_changed(), {"site_ids": changed})
+            connection.execute(plan.raise_changed(), bound(site_ids=changed))
         for ack in mine:
             if ack.built is not None and written[ack.claim.fence].state == "done":
                 value, fingerprint = ack.built
-                connection.execute(
-                    plan.built(), {"site_id": ack.claim.site_id, "built": value, "fingerprint": fingerprint}
-                )
+                connection.execute(plan.built(), bound(site_id=ack.claim.site_id, built=value, fingerprint=fingerprint))
         if ended:
-            owing += connection.execute(plan.behind(), {"site_ids": ended}).scalars()
+            owing += connection.execute(plan.behind(), bound(site_ids=ended)).scalars()
         if owing:
             self._add_assembly(connection, owing, ASSEMBLE_DELAY_SECONDS)
 
     def _add_assembly(self, connection: Connection, site_ids: Sequence[int], delay_seconds: int) -> None:
-        bound = {"site_ids": list(site_ids), "delay_seconds": delay_seconds, "max_attempts": ASSEMBLE_ATTEMPTS}
-        connection.execute(plan.add_assembly(self._clock), bound)
+        values = bound(site_ids=list(site_ids), delay_seconds=delay_seconds, max_attempts=ASSEMBLE_ATTEMPTS)
+        connection.execute(plan.add_assembly(self._clock), values)
 
     def _fates(self, connection: Connection, acks: Sequence[Ack], written: Mapping[int, Any]) -> dict[int, Fate]:
         missing = [a for a in acks if a.claim.fence not in written]
@@ -270,7 +269,7 @@ class Work(Service):
         asked = [_said(a) for a in missing]
         held = set(connection.execute(transitions.still_held(), {"acks": asked}).scalars())
         fences = [a.claim.fence for a in missing]
-        ended = connection.execute(transitions.recorded(), {"fences": fences})
+        ended = connection.execute(transitions.recorded(), bound(fences=fences))
         recorded: dict[int, str] = {row.fence: row.outcome for row in ended}
         for ack in missing:
             fence = ack.claim.fence
@@ -287,7 +286,7 @@ class Work(Service):
         """Reserved jobs as they are now, oldest lease first, whether over or not: candidates for ``reap``."""
         statement = transitions.expired(self._clock, one_site=site_id is not None)
         with self._reading() as connection:
-            found = connection.execute(statement, {"site_id": site_id})
+            found = connection.execute(statement, bound(site_id=site_id))
             return [Expired(row.id, row.token, row.fence, row.reserved_by, row.over) for row in found]
 
     def reap(self, candidates: Sequence[Expired], *, holder_is_gone: bool = False) -> Settled:
@@ -319,7 +318,7 @@ class Work(Service):
         # What it did before it died may be live already: the site is looked at again.
         touched_sites = sorted({r.site_id for r in rows if r.left_stage != ASSEMBLE})
         if touched_sites:
-            connection.execute(plan.raise_changed(), {"site_ids": touched_sites})
+            connection.execute(plan.raise_changed(), bound(site_ids=touched_sites))
             self._add_assembly(connection, touched_sites, ASSEMBLE_DELAY_SECONDS)
         return Settled({r.fence: Fate.WRITTEN for r in rows}, {r.fence: r.outcome for r in rows}, frozenset(ready))
 
@@ -328,7 +327,7 @@ class Work(Service):
         transactions, which take no gate."""
 
         def body(connection: Connection) -> int:
-            wanted = list(connection.execute(gates.ready(), {"site_id": site_id}).scalars())
+            wanted = list(connection.execute(gates.ready(), bound(site_id=site_id)).scalars())
             if not wanted:
                 return 0
             locked = list(connection.execute(gates.lock(wait=False), {"gates": wanted}).scalars())
@@ -341,7 +340,7 @@ class Work(Service):
         """Plan an assembly of the site, due now: its theme changed, or its target lost something."""
 
         def body(connection: Connection) -> None:
-            connection.execute(plan.raise_changed(), {"site_ids": [site_id]})
+            connection.execute(plan.raise_changed(), bound(site_ids=[site_id]))
             self._add_assembly(connection, [site_id], 0)
 
         self._write(body)

@@ -39,11 +39,16 @@ def word(value: str) -> ColumnElement[str]:
     return literal_column(f"'{value}'", Text)
 
 
+def bound(**values: Any) -> dict[str, Any]:
+    """Plain parameters under the names that statements give them: a bare name would be taken for a column to be set."""
+    return {f"p_{name}": value for name, value in values.items()}
+
+
 def table(name: str, /, **columns: type[TypeEngine[Any]] | TypeEngine[Any]) -> TableValuedAlias:
     """The batch parameter ``name`` as a table of the given columns."""
     parts = [column(key, kind if isinstance(kind, TypeEngine) else kind()) for key, kind in columns.items()]
     return (
-        func.json_to_recordset(cast(bindparam(name), JSON(none_as_null=True)))
+        func.json_to_recordset(cast(bindparam(name, type_=JSON()), JSON()))
         .table_valued(*parts)
         .render_derived(name=f"{name}_in", with_types=True)
     )

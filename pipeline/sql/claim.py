@@ -88,9 +88,9 @@ def claim(clock: Clock) -> Select[Any]:
         .values(
             state=word(S.RESERVED),
             attempts=jobs.c.attempts + 1,
-            token=bindparam("token", type_=Uuid()),
+            token=bindparam("p_token", type_=Uuid()),
             fence=FENCES.next_value(),
-            reserved_by=bindparam("worker", type_=Text),
+            reserved_by=bindparam("p_worker", type_=Text),
             reserved_at=clock.stored(),
             lease_expires_at=clock.stored() + chosen.c.lease_seconds * SECOND,
         )
@@ -155,7 +155,7 @@ def prefixes(clock: Clock, *, one_site: bool) -> Select[int, str, int]:
     def head(of: FromClause, *more: ColumnElement[bool]) -> Select[Any]:
         """The first prefix in the index, of those that ``more`` leaves."""
         key = (of.c.site_id, of.c.stage, of.c.priority)
-        mine = [of.c.site_id == bindparam("site_id", type_=BigInteger)] if one_site else []
+        mine = [of.c.site_id == bindparam("p_site_id", type_=BigInteger)] if one_site else []
         return select(*key).where(of.c.state == word(S.PENDING), *mine, *more).order_by(*key).limit(ONE)
 
     seed = head(jobs.alias("first")).subquery("seed")

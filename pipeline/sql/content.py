@@ -21,7 +21,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from pipeline.sql.batch import table
 from pipeline.sql.tables import attempts, findings, lanes, publications, revisions, topics
 
-SITE = bindparam("site_id", type_=BigInteger)
+SITE = bindparam("p_site_id", type_=BigInteger)
 
 
 @cache
@@ -42,7 +42,7 @@ def add_revisions() -> Any:
     )
     given = [c for c in new.c if c.key != "topic_id"]
     rows = select(
-        topics.c.site_id, topics.c.id, topics.c.revisions + 1, bindparam("origin", type_=Text), *given
+        topics.c.site_id, topics.c.id, topics.c.revisions + 1, bindparam("p_origin", type_=Text), *given
     ).select_from(new.join(topics, topics.c.id == new.c.topic_id))
     added = (
         insert(revisions)
@@ -94,7 +94,7 @@ def last_findings() -> Select[Any]:
     newest = (
         select(findings.c.topic_id, func.max(findings.c.fence).label("fence"))
         .select_from(findings.join(attempts, attempts.c.fence == findings.c.fence))
-        .where(findings.c.topic_id == func.any(bindparam("topic_ids")), attempts.c.outcome == "rejected")
+        .where(findings.c.topic_id == func.any(bindparam("p_topic_ids")), attempts.c.outcome == "rejected")
         .group_by(findings.c.topic_id)
         .subquery("newest")
     )
@@ -116,7 +116,7 @@ def last_findings() -> Select[Any]:
 
 @cache
 def known_paths() -> Select[str]:
-    return select(topics.c.path).where(topics.c.site_id == SITE, topics.c.path == func.any(bindparam("paths")))
+    return select(topics.c.path).where(topics.c.site_id == SITE, topics.c.path == func.any(bindparam("p_paths")))
 
 
 @cache
@@ -127,8 +127,8 @@ def twins(column: str) -> Select[str]:
         .select_from(revisions.join(topics, topics.c.revision_id == revisions.c.id))
         .where(
             revisions.c.site_id == SITE,
-            revisions.c[column] == bindparam("key", type_=Text),
-            topics.c.id != bindparam("topic_id", type_=BigInteger),
+            revisions.c[column] == bindparam("p_key", type_=Text),
+            topics.c.id != bindparam("p_topic_id", type_=BigInteger),
         )
         .order_by(topics.c.slug)
         .limit(5)
@@ -155,11 +155,11 @@ def lane_cards() -> Select[Any]:
             topics.join(lanes, lanes.c.id == topics.c.lane_id)
             .outerjoin(
                 published,
-                (published.c.topic_id == topics.c.id) & (published.c.target == bindparam("target", type_=Text)),
+                (published.c.topic_id == topics.c.id) & (published.c.target == bindparam("p_target", type_=Text)),
             )
             .outerjoin(was, was.c.id == published.c.live_revision)
             .outerjoin(now, now.c.id == topics.c.revision_id)
         )
-        .where(lanes.c.site_id == SITE, lanes.c.name == bindparam("lane", type_=Text))
+        .where(lanes.c.site_id == SITE, lanes.c.name == bindparam("p_lane", type_=Text))
         .order_by(topics.c.position)
     )

@@ -141,7 +141,7 @@ def promote(clock: Clock) -> ReturningUpdate[int]:
         .select_from(room.join(ready, true()))
         .cte("turns")
     )
-    numbers = func.generate_series(ONE, room.c.width).table_valued("slot", name="numbers")
+    numbers = func.generate_series(ONE, room.c.width).table_valued("slot").render_derived(name="numbers")
     taken = exists().where(o.c.gate_id == room.c.id, o.c.slot == numbers.c.slot).correlate(room, numbers)
     free = (
         select(
@@ -191,6 +191,6 @@ def ready() -> Select[int]:
     return (
         select(x.c.id)
         .select_from(x.join(lanes, (lanes.c.id == x.c.lane_id) & (lanes.c.state == word("active"))))
-        .where(lanes.c.site_id == bindparam("site_id", type_=BigInteger), used(x) < x.c.width, waits)
+        .where(lanes.c.site_id == bindparam("p_site_id", type_=BigInteger), used(x) < x.c.width, waits)
         .order_by(x.c.id)
     )

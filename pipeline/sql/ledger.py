@@ -32,15 +32,15 @@ from pipeline.sql.batch import word
 from pipeline.sql.tables import jobs, lanes, publications, revisions, topics
 from pipeline.states import JobState as S
 
-TOKEN = bindparam("token", type_=Uuid())
-FENCE = bindparam("fence", type_=BigInteger)
-SITE = bindparam("site_id", type_=BigInteger)
-TOPIC = bindparam("topic_id", type_=BigInteger)
-TARGET = bindparam("target", type_=Text)
-PATH = bindparam("path", type_=Text)
-HASH = bindparam("hash", type_=Text)
-REVISION = bindparam("revision", type_=BigInteger)
-INPUTS = bindparam("inputs", type_=Text)
+TOKEN = bindparam("p_token", type_=Uuid())
+FENCE = bindparam("p_fence", type_=BigInteger)
+SITE = bindparam("p_site_id", type_=BigInteger)
+TOPIC = bindparam("p_topic_id", type_=BigInteger)
+TARGET = bindparam("p_target", type_=Text)
+PATH = bindparam("p_path", type_=Text)
+HASH = bindparam("p_hash", type_=Text)
+REVISION = bindparam("p_revision", type_=BigInteger)
+INPUTS = bindparam("p_inputs", type_=Text)
 
 
 @cache
@@ -49,7 +49,9 @@ def reservation() -> Select[int]:
     return (
         select(jobs.c.id)
         .where(
-            jobs.c.id == bindparam("job_id", type_=BigInteger), jobs.c.token == TOKEN, jobs.c.state == word(S.RESERVED)
+            jobs.c.id == bindparam("p_job_id", type_=BigInteger),
+            jobs.c.token == TOKEN,
+            jobs.c.state == word(S.RESERVED),
         )
         .with_for_update(read=True)
     )
@@ -98,7 +100,7 @@ def intend(clock: Clock) -> ReturningUpdate[Any]:
     return (
         update(publications)
         .where(
-            publications.c.id == bindparam("publication_id", type_=BigInteger),
+            publications.c.id == bindparam("p_publication_id", type_=BigInteger),
             or_(publications.c.intent_token.is_(None), mine, ~taken),
         )
         .values(
@@ -146,7 +148,7 @@ def confirm(clock: Clock) -> ReturningUpdate[Any]:
     return (
         update(publications)
         .where(
-            publications.c.id == bindparam("publication_id", type_=BigInteger),
+            publications.c.id == bindparam("p_publication_id", type_=BigInteger),
             publications.c.intent_token == TOKEN,
             publications.c.intent_fence == FENCE,
             publications.c.intent_hash == HASH,
@@ -156,7 +158,7 @@ def confirm(clock: Clock) -> ReturningUpdate[Any]:
             live_hash=publications.c.intent_hash,
             live_revision=publications.c.intent_revision,
             live_inputs=publications.c.intent_inputs,
-            live_remote=bindparam("remote", type_=Text),
+            live_remote=bindparam("p_remote", type_=Text),
             live_fence=publications.c.intent_fence,
             first_at=func.coalesce(publications.c.first_at, clock.stored()),
             changed_at=case((same, publications.c.changed_at), else_=clock.stored()),

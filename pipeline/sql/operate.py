@@ -37,9 +37,9 @@ from pipeline.sql.ending import NO_GATE, arrive, end, held, said
 from pipeline.sql.tables import events, gates, jobs, stages
 from pipeline.states import ASSEMBLE, ROUNDS, TRANSITIONS, JobState as S
 
-IDS = func.any(bindparam("ids"))
-STAGE = bindparam("stage", type_=Text)
-GRANT = bindparam("grant", type_=Integer)
+IDS = func.any(bindparam("p_ids"))
+STAGE = bindparam("p_stage", type_=Text)
+GRANT = bindparam("p_grant", type_=Integer)
 
 
 @cache
@@ -101,8 +101,8 @@ def _act(
                 word(verb),
                 decided.c.state,
                 written.c.state,
-                bindparam("actor", type_=Text),
-                bindparam("reason", type_=Text),
+                bindparam("p_actor", type_=Text),
+                bindparam("p_reason", type_=Text),
             ).select_from(ours),
         )
         .returning(events.c.job_id)
@@ -205,7 +205,7 @@ def hasten(clock: Clock) -> ReturningUpdate[Any]:
     return (
         update(jobs)
         .where(
-            jobs.c.site_id == bindparam("site_id", type_=BigInteger),
+            jobs.c.site_id == bindparam("p_site_id", type_=BigInteger),
             jobs.c.stage == word(ASSEMBLE),
             jobs.c.state == word(S.PENDING),
             jobs.c.retry_at.is_(None),

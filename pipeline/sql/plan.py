@@ -33,7 +33,7 @@ from pipeline.sql.ending import arrive
 from pipeline.sql.tables import gates, jobs, lanes, sites, stages, topics
 from pipeline.states import ASSEMBLE, JobState as S
 
-SITE = bindparam("site_id", type_=BigInteger)
+SITE = bindparam("p_site_id", type_=BigInteger)
 NEVER_CLEARED = literal_column("-1", Integer)
 ALL_CLEARED = literal_column("2147483647", Integer)
 
@@ -42,12 +42,12 @@ ALL_CLEARED = literal_column("2147483647", Integer)
 def put_site() -> ReturningInsert[Any]:
     """Make the site's row, or bring it up to date; returns ``(id, state)``. Locks the row: two plans take turns."""
     new = upsert(sites).values(
-        slug=bindparam("slug"),
-        name=bindparam("name"),
-        base_url=bindparam("base_url"),
-        time_zone=bindparam("time_zone"),
-        locale=bindparam("locale"),
-        settings=bindparam("settings", type_=JSONB),
+        slug=bindparam("p_slug"),
+        name=bindparam("p_name"),
+        base_url=bindparam("p_base_url"),
+        time_zone=bindparam("p_time_zone"),
+        locale=bindparam("p_locale"),
+        settings=bindparam("p_settings", type_=JSONB),
     )
     kept = ("name", "base_url", "time_zone", "locale", "settings")
     return new.on_conflict_do_update(
@@ -252,7 +252,7 @@ def add_jobs(clock: Clock) -> ReturningInsert[Any]:
 @cache
 def raise_changed() -> ReturningUpdate[Any]:
     """Note that what is live on the ``site_ids`` may have changed. The last lock that a transaction takes."""
-    ids = func.any(bindparam("site_ids"))
+    ids = func.any(bindparam("p_site_ids"))
     return update(sites).where(sites.c.id == ids).values(changed=sites.c.changed + ONE).returning(sites.c.id)
 
 
@@ -261,7 +261,7 @@ def behind() -> Select[int]:
     """Those of the ``site_ids`` that changed after the value to which they were built; locked."""
     return (
         select(sites.c.id)
-        .where(sites.c.id == func.any(bindparam("site_ids")), sites.c.changed > sites.c.built)
+        .where(sites.c.id == func.any(bindparam("p_site_ids")), sites.c.changed > sites.c.built)
         .order_by(sites.c.id)
         .with_for_update(key_share=True)
     )
@@ -274,8 +274,8 @@ def built() -> Any:
         update(sites)
         .where(sites.c.id == SITE)
         .values(
-            built=func.least(func.greatest(sites.c.built, bindparam("built", type_=BigInteger)), sites.c.changed),
-            fingerprint=bindparam("fingerprint", type_=Text),
+            built=func.least(func.greatest(sites.c.built, bindparam("p_built", type_=BigInteger)), sites.c.changed),
+            fingerprint=bindparam("p_fingerprint", type_=Text),
         )
     )
 
@@ -286,16 +286,16 @@ def add_assembly(clock: Clock) -> ReturningInsert[Any]:
 
     The sites' rows are locked, so that an assembly that ends just now is seen as ended.
     """
-    delay = bindparam("delay_seconds", type_=Integer) * literal_column("interval '1 second'")
+    delay = bindparam("p_delay_seconds", type_=Integer) * literal_column("interval '1 second'")
     rows = select(
         sites.c.id,
         literal_column(f"'{ASSEMBLE}'", Text),
         word(S.PENDING),
-        bindparam("max_attempts", type_=Integer),
+        bindparam("p_max_attempts", type_=Integer),
         clock.stored() + delay,
         null(),
         false(),
-    ).where(sites.c.id == func.any(bindparam("site_ids")))
+    ).where(sites.c.id == func.any(bindparam("p_site_ids")))
     return (
         upsert(jobs)
         .from_select(["site_id", "stage", "state", "max_attempts", "run_at", "hold", "cancel_requested"], rows)

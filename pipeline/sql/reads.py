@@ -10,14 +10,14 @@ from pipeline.sql.batch import ONE, word
 from pipeline.sql.tables import attempts, gates, jobs, lanes, publications, revisions, sites, topics
 from pipeline.states import HALTING, JobState as S
 
-SITE = bindparam("site_id", type_=BigInteger)
+SITE = bindparam("p_site_id", type_=BigInteger)
 UNFINISHED = jobs.c.state.not_in([word(S.DONE), word(S.SKIPPED)])
 
 
 @cache
 def site_by_slug() -> Select[Any]:
     return select(sites.c.id, sites.c.slug, sites.c.state, sites.c.changed, sites.c.built, sites.c.fingerprint).where(
-        sites.c.slug == bindparam("slug", type_=Text)
+        sites.c.slug == bindparam("p_slug", type_=Text)
     )
 
 
@@ -71,9 +71,9 @@ def job_list(*, by_site: bool, by_state: bool, by_ids: bool = False) -> Select[A
     if by_site:
         where.append(jobs.c.site_id == SITE)
     if by_state:
-        where.append(jobs.c.state == func.any(bindparam("states")))
+        where.append(jobs.c.state == func.any(bindparam("p_states")))
     if by_ids:
-        where.append(jobs.c.id == func.any(bindparam("ids")))
+        where.append(jobs.c.id == func.any(bindparam("p_ids")))
     if not by_state and not by_ids:
         where.append(UNFINISHED)
     return (
@@ -102,7 +102,7 @@ def job_list(*, by_site: bool, by_state: bool, by_ids: bool = False) -> Select[A
         )
         .where(*where)
         .order_by(jobs.c.id)
-        .limit(bindparam("limit"))
+        .limit(bindparam("p_limit"))
     )
 
 
@@ -122,7 +122,7 @@ def halted() -> Select[Any]:
         select(jobs.c.id, waiting.label("waiting"))
         .where(jobs.c.site_id == SITE, jobs.c.state.in_([word(s) for s in sorted(HALTING)]))
         .order_by(jobs.c.id)
-        .limit(bindparam("limit"))
+        .limit(bindparam("p_limit"))
     )
 
 
@@ -138,7 +138,7 @@ def topic_list(*, by_lane: bool) -> Select[Any]:
     )
     where = [topics.c.site_id == SITE]
     if by_lane:
-        where.append(lanes.c.name == bindparam("lane", type_=Text))
+        where.append(lanes.c.name == bindparam("p_lane", type_=Text))
     live = (
         select(publications.c.topic_id, func.min(publications.c.live_path).label("live_path"))
         .where(publications.c.site_id == SITE)
@@ -193,14 +193,14 @@ def topic_detail() -> Select[Any]:
                 revisions, revisions.c.id == topics.c.revision_id
             )
         )
-        .where(topics.c.site_id == SITE, topics.c.slug == bindparam("slug", type_=Text))
+        .where(topics.c.site_id == SITE, topics.c.slug == bindparam("p_slug", type_=Text))
     )
 
 
 @cache
 def topic_attempts() -> Select[Any]:
     """The attempts of a topic's newest pass, in their order."""
-    newest = select(func.max(jobs.c.id)).where(jobs.c.topic_id == bindparam("topic_id", type_=BigInteger))
+    newest = select(func.max(jobs.c.id)).where(jobs.c.topic_id == bindparam("p_topic_id", type_=BigInteger))
     return (
         select(
             attempts.c.stage,
@@ -225,7 +225,7 @@ def topic_publications() -> Select[Any]:
         publications.c.live_hash,
         publications.c.first_at,
         publications.c.changed_at,
-    ).where(publications.c.topic_id == bindparam("topic_id", type_=BigInteger), publications.c.live_path.is_not(None))
+    ).where(publications.c.topic_id == bindparam("p_topic_id", type_=BigInteger), publications.c.live_path.is_not(None))
 
 
 @cache

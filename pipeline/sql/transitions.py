@@ -251,7 +251,7 @@ def expired(clock: Clock, *, one_site: bool) -> Select[Any]:
     over = (jobs.c.lease_expires_at <= clock.statement()).label("over")
     where = [jobs.c.state == word(S.RESERVED)]
     if one_site:
-        where.append(jobs.c.site_id == bindparam("site_id", type_=BigInteger))
+        where.append(jobs.c.site_id == bindparam("p_site_id", type_=BigInteger))
     return (
         select(jobs.c.id, jobs.c.token, jobs.c.fence, jobs.c.reserved_by, over, jobs.c.stage, jobs.c.site_id)
         .where(*where)
@@ -300,4 +300,4 @@ def still_held() -> Select[int]:
 @cache
 def recorded() -> Select[int, str]:
     """``(fence, outcome)`` of attempts that have ended: what became of a write whose answer was lost."""
-    return select(attempts.c.fence, attempts.c.outcome).where(attempts.c.fence == func.any(bindparam("fences")))
+    return select(attempts.c.fence, attempts.c.outcome).where(attempts.c.fence == func.any(bindparam("p_fences")))

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from pipeline import Done, Draft, Finding, LivePage, Outcome, PageCard, Site, TopicView
+from pipeline import Done, Draft, Finding, Found, LivePage, Outcome, PageCard, Site, TopicView
 from pipeline.content import card_of
 from pipeline.errors import PathTaken, TargetError
 from stages import ASSEMBLE, PIPELINE
@@ -172,7 +172,7 @@ class Context:
         target: str,
         key: str,
         hash: str,
-        look: Callable[[], str | None],
+        look: Callable[[], Found | None],
         act: Callable[[], str],
         *,
         topic_id: int | None = None,
@@ -183,9 +183,10 @@ class Context:
         if world.owners.setdefault(key, topic_id) != topic_id:
             raise PathTaken()
         before = world.live.get(key)
-        doing = look() != hash
-        remote = act() if doing else (before.remote if before else "")
-        if look() != hash:
+        found = look()
+        doing = found is None or found.hash != hash
+        remote = act() if found is None or found.hash != hash else found.remote
+        if look() != Found(hash, remote):
             raise TargetError("the target does not hold what was written")
         if doing:
             world.acted.append(key)

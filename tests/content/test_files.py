@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from pipeline import Found
 from pipeline.content import FilesTarget, file_key, files
 from pipeline.errors import TargetError
 
@@ -37,7 +38,7 @@ def test_what_was_written_is_seen(target):
     tag = target.write(KEY, b"one")
 
     assert (target.root / KEY).read_bytes() == b"one"
-    assert target.look(KEY) == hashlib.sha256(b"one").hexdigest()
+    assert target.look(KEY) == Found(hashlib.sha256(b"one").hexdigest(), tag)
     assert target.tag(KEY) == tag
     assert target.write(KEY, b"three") != tag
     assert everything(target.root) == [KEY]
@@ -363,6 +364,7 @@ def test_a_disk_that_is_really_full_is_said(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
+from pipeline import Found
 from pipeline.content import FilesTarget
 target = FilesTarget(Path(sys.argv[1]))
 print("ready", flush=True)
@@ -374,14 +376,14 @@ while True:
 
 def test_a_killed_writer_leaves_whole_pages_only(tmp_path):
     """Whenever the process dies, the page is one of those written; what it leaves hidden is swept."""
-    for moment in range(6):
+    for moment in range(4):
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path)], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
         )  # fmt: skip
         assert writer.stdout
         writer.stdout.readline()
-        threading.Event().wait(0.02 + 0.007 * moment)
+        threading.Event().wait(0.02 + 0.01 * moment)
         writer.send_signal(signal.SIGKILL)
         writer.communicate()
         page = tmp_path / "page" / "index.html"
@@ -412,7 +414,8 @@ def test_readers_never_see_a_part(target):
     writer.start()
     seen = set()
     while not done.is_set():
-        seen.add(target.look(KEY))
+        found = target.look(KEY)
+        seen.add(found.hash if found else None)
     writer.join()
 
     assert seen <= hashes

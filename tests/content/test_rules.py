@@ -85,7 +85,7 @@ NEAR = [
     "text before\n\n```\n# One {{ x }} [TODO] /nowhere/\n```\n",
     "the mark `{{ name }}` and ``{% a `b` %}`` in code, [TODO](/japan/kyoto/)",
     "a { b } c, 100 % {sic}, # 5",
-    "a list of to-dos; mastodon; Todo Island",
+    "a list of to-dos; mastodon; Todo Island; the cell says TODO: Formula",
     "XXL-XX, XXXX, 2026-01-31",
     "the lorem of it",
     "[your guide](/japan/kyoto/) and [insert][a]\n\n[a]: /japan/kyoto/",

@@ -1,5 +1,6 @@
 """The four stages together, on a site in memory."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -28,9 +29,10 @@ def world(tmp_path):
 
 
 def test_the_project_names_its_stages():
-    assert PIPELINE == (Generate, Validate, Publish)
+    assert (Generate, Validate, Publish) == PIPELINE
     assert ASSEMBLE is Assemble
-    assert (Publish.width, Publish.target, Assemble.target) == (1, "files", "files")
+    assert Publish.width == 1
+    assert Publish.target == Assemble.target == "files"
 
 
 def test_every_topic_becomes_a_page_and_the_site_is_assembled(world):
@@ -77,10 +79,9 @@ def test_a_new_page_changes_its_neighbours_and_the_pillar_only(world):
         assert isinstance(world.stage(stage, last), Done)
     world.assemble()
 
-    slugs = {key.removeprefix("japan/").removesuffix("/index.html") for key in world.acted}
-    assert slugs == {"city-6", "city-7", "city-8", "city-20", "city-2", "japan/index.html"} - {"japan/index.html"} | {
-        "index.html", "feed.xml", "sitemap.xml",
-    }  # fmt: skip
+    slugs = {re.sub(r"^japan/(.+)/index.html$", r"\1", key) for key in world.acted}
+    around = {"city-6", "city-7", "city-8", "city-20", "city-2"}
+    assert slugs == around | {"japan/index.html", "index.html", "feed.xml", "sitemap.xml"}
 
 
 def test_pages_come_before_the_sitemap(world):

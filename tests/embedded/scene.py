@@ -248,9 +248,8 @@ class Scene:
                 os.kill(client.pid, signal.SIGKILL)
             client.reap()
         for home in self.homes:
-            if found := postmaster.find(located(home) / "data"):
-                os.kill(found.pid, signal.SIGQUIT)  # not SIGKILL, which leaves shared memory behind
-                until(lambda pid=found.pid: not alive(pid), "the server ends")
+            # Not SIGKILL, which leaves shared memory behind.
+            postmaster.give_up(located(home) / "data", time.monotonic() + DEADLINE_SECONDS)
         shutil.rmtree(self.top, ignore_errors=True)
 
 

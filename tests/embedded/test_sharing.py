@@ -196,7 +196,10 @@ def test_asking_and_stopping_touch_nothing(own_scene: Scene) -> None:
 def test_the_server_inherits_neither_start_nor_client_lock(own_scene: Scene) -> None:
     """Else a server would count as a client of itself. The one that it does hold says that it lives."""
     with EmbeddedServer(own_scene.home, settings=FAST) as server:
-        opened = {os.path.basename(os.readlink(entry)) for entry in Path(f"/proc/{server.pid}/fd").iterdir()}
+        try:
+            opened = {os.path.basename(os.readlink(entry)) for entry in Path(f"/proc/{server.pid}/fd").iterdir()}
+        except PermissionError:
+            pytest.skip("a container may keep root from looking")
 
     assert {name for name in opened if name.endswith(".lock")} == {"server.lock"}
 

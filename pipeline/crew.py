@@ -1,0 +1,82 @@
+"""Start, watch and stop worker processes; engine room. Always spawned, never forked; orders go by standard input."""
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from pipeline.errors import PipelineError
+
+log = logging.getLogger("pipeline")
+
+RESTARTS = 20  # a job that kills its worker is charged for it, so this is more than one such job can use up
+
+
+@dataclass(slots=True)
+class _Member:
+    number: int
+    process: subprocess.Popen[bytes]
+
+
+class Crew:
+    """``size`` worker processes on one site, or on all."""
+
+    def __init__(self, root: Path, size: int, *, site: str | None, grace: timedelta) -> None:
+        self._root = root
+        self._site = site
+        self._grace = grace
+        self._restarts = 0
+        self._members = [self._start(number) for number in range(1, size + 1)]
+
+    def _start(self, number: int) -> _Member:
+        process = subprocess.Popen([sys.executable, "-m", "pipeline.child"], stdin=subprocess.PIPE, cwd=self._root)
+        orders = {"root": str(self._root), "site": self._site, "number": number}
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(orders).encode() + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it died at once: told by watch()
+        return _Member(number, process)
+
+    def watch(self) -> bool:
+        """Replace members that died; True when there were any, whose jobs can be taken back.
+
+        Raises PipelineError when a member cannot work at all, or when they die again and again.
+        """
+        dead = [m for m in self._members if m.process.poll() is not None]
+        for member in dead:
+            code = member.process.returncode
+            if code in (2, 3):
+                raise PipelineError(f"worker {member.number} cannot work here (see above)")
+            self._restarts += 1
+            if self._restarts > RESTARTS:
+                raise PipelineError(f"workers died {self._restarts} times; the last ended with {_how(code)}")
+            log.warning("worker %d ended with %s; another takes its place", member.number, _how(code))
+            self._members[self._members.index(member)] = self._start(member.number)
+        return bool(dead)
+
+    def stop(self) -> None:
+        """Ask all to give back what they hold and end; those that do not in time are killed."""
+        for member in self._members:
+            if member.process.poll() is None:
+                member.process.send_signal(signal.SIGTERM)
+        until = time.monotonic() + self._grace.total_seconds() + 10
+        for member in self._members:
+            try:
+                member.process.wait(timeout=max(until - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                log.warning("worker %d does not end; it is killed, its jobs are taken back later", member.number)
+                member.process.kill()
+                member.process.wait()
+            if member.process.stdin is not None:
+                member.process.stdin.close()
+
+
+def _how(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
