@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
-from sqlalchemy.pool import Pool, QueuePool
 
 from pipeline.errors import DatabaseError, UsageError
 
@@ -34,16 +33,13 @@ def parse_url(text: str) -> URL:
     return url.set(drivername="postgresql+psycopg")
 
 
-def make_engine(
-    url: str | URL, *, schema: str, connections: int, name: str, poolclass: type[Pool] = QueuePool
-) -> Engine:
+def make_engine(url: str | URL, *, schema: str, connections: int, name: str) -> Engine:
     """An engine of at most ``connections`` connections, each shown to the server as ``name``."""
     parsed = parse_url(url) if isinstance(url, str) else url
     engine = create_engine(
         parsed,
         isolation_level="READ COMMITTED",
         hide_parameters=True,
-        poolclass=poolclass,
         pool_size=connections,
         max_overflow=0,
         pool_pre_ping=False,

@@ -73,7 +73,7 @@ def claim(clock: Clock) -> Select[Any]:
             or_(j.c.run_until.is_(None), j.c.run_until > now),
             j.c.attempts < j.c.max_attempts,
             ~exists().where(lanes.c.id == j.c.lane_id, lanes.c.state != word("active")),
-            *_open(p.c.site_id, p.c.stage),
+            *_open(p),
         )
         .order_by(j.c.run_at, j.c.id)
         .limit(p.c.share)
@@ -174,17 +174,18 @@ def prefixes(clock: Clock, *, one_site: bool) -> Select[int, str, int]:
     )
     return (
         select(walk.c.site_id, walk.c.stage, walk.c.priority)
-        .where(due, *_open(walk.c.site_id, walk.c.stage))
+        .where(due, *_open(walk))
         .order_by(walk.c.site_id, walk.c.stage, walk.c.priority)
     )
 
 
-def _open(site_id: ColumnElement[int], stage: ColumnElement[str]) -> tuple[ColumnElement[bool], ...]:
-    """The site is active, and the stage is not paused there."""
-    return (
-        exists().where(sites.c.id == site_id, sites.c.state == word("active")),
-        ~exists().where(stages.c.site_id == site_id, stages.c.name == stage, stages.c.state == word("paused")),
+def _open(prefix: FromClause) -> tuple[ColumnElement[bool], ...]:
+    """The prefix's site is active, and its stage is not paused there."""
+    active = exists().where(sites.c.id == prefix.c.site_id, sites.c.state == word("active"))
+    paused = exists().where(
+        stages.c.site_id == prefix.c.site_id, stages.c.name == prefix.c.stage, stages.c.state == word("paused")
     )
+    return active.correlate(prefix), ~paused.correlate(prefix)
 
 
 @cache
