@@ -1,7 +1,8 @@
 """A worker as a process of its own: ``python -m pipeline.child``; engine room.
 
 Its orders come as one line of JSON on standard input, so that nothing secret is seen in a process list. When that pipe
-closes, the parent is gone, and the worker winds down. The first SIGTERM or SIGINT does the same; the second ends it.
+closes, the parent is gone, and the worker winds down. SIGTERM and SIGINT do the same; either of them a second time ends
+it. (One of each is what Ctrl-C in a terminal and the parent's own request amount to.)
 """
 
 import json
@@ -43,9 +44,12 @@ def main() -> int:
 
 
 def _heed_signals(worker: Worker) -> None:
+    heard: set[int] = set()
+
     def stop(number: int, frame: FrameType | None) -> None:
-        if worker.stop.is_set():
+        if number in heard:
             os._exit(130)
+        heard.add(number)
         worker.stop.set()
 
     signal.signal(signal.SIGTERM, stop)

@@ -5,10 +5,12 @@ import logging
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import IO
 
 from pipeline.errors import PipelineError
 
@@ -34,7 +36,11 @@ class Crew:
         self._members = [self._start(number) for number in range(1, size + 1)]
 
     def _start(self, number: int) -> _Member:
-        process = subprocess.Popen([sys.executable, "-m", "pipeline.child"], stdin=subprocess.PIPE, cwd=self._root)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pipeline.child"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self._root
+        )
+        # Through our own log: a line in the middle of a progress display would tear it.
+        threading.Thread(target=_relay, args=(process.stderr,), daemon=True).start()
         orders = {"root": str(self._root), "site": self._site, "number": number}
         assert process.stdin is not None
         try:
@@ -63,6 +69,15 @@ class Crew:
 
     def stop(self) -> None:
         """Ask all to give back what they hold and end; those that do not in time are killed."""
+        try:
+            self._wind_down()
+        except BaseException:
+            # Asked to stop a second time: at once, then. What they held is taken back by the next run.
+            for member in self._members:
+                member.process.kill()
+            raise
+
+    def _wind_down(self) -> None:
         for member in self._members:
             if member.process.poll() is None:
                 member.process.send_signal(signal.SIGTERM)
@@ -76,6 +91,12 @@ class Crew:
                 member.process.wait()
             if member.process.stdin is not None:
                 member.process.stdin.close()
+
+
+def _relay(stream: IO[bytes] | None) -> None:
+    assert stream is not None
+    for line in stream:
+        log.warning("%s", line.decode("utf-8", "replace").rstrip())
 
 
 def _how(code: int) -> str:

@@ -35,6 +35,7 @@ class Heartbeat:
     def hold(self, holdings: list[Holding]) -> None:
         with self._lock:
             self._held.update({h.claim.fence: h for h in holdings})
+        self._wake.set()
 
     def drop(self, fences: list[int]) -> None:
         with self._lock:
@@ -52,14 +53,17 @@ class Heartbeat:
         return self._thread.is_alive()
 
     def _beat_for_ever(self) -> None:
+        last = now()
         while not self._stopped:
             with self._lock:
-                held = list(self._held.values())
-            # A third, and a tenth of it less: the question itself takes time.
-            shortest = min((h.claim.lease.total_seconds() for h in held), default=3.0)
-            self._wake.wait(timeout=min(shortest * 0.3, 1.0 if not self._well else shortest))
-            if not self._stopped:
-                self._beat()
+                shortest = min((h.claim.lease.total_seconds() for h in self._held.values()), default=3.0)
+            # Somewhat less than a third: the question itself takes time. Unwell, each second is worth a try.
+            pause = shortest * 0.3 if self._well else min(shortest * 0.3, 1.0)
+            if self._wake.wait(timeout=max(last + pause - now(), 0)):
+                self._wake.clear()  # something new is held, and its lease may be shorter
+                continue
+            last = now()
+            self._beat()
 
     def _beat(self) -> None:
         with self._lock:
