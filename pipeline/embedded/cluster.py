@@ -19,9 +19,9 @@ from pipeline.embedded import postmaster
 from pipeline.embedded.binaries import Version
 from pipeline.embedded.errors import OWN_SERVER, EmbeddedError
 from pipeline.embedded.hosts import Host
-from pipeline.embedded.locks import FileLock, share_with_owner
+from pipeline.embedded.locks import FileLock
 from pipeline.embedded.osuser import OsUser
-from pipeline.embedded.places import private_directory, socket_places
+from pipeline.embedded.places import private_directory, share_with_owner, socket_places, write_whole
 
 OWNER = "pipeline"  # a plain role: what needs more rights fails here as it would on a managed server
 ADMIN = "pipeline_admin"
@@ -181,12 +181,7 @@ class Cluster:
         mapping = "".join(f'pipeline "{peer}" {role}\n' for peer in sorted(self.user.peers) for role in (OWNER, ADMIN))
         note = "# Written anew at every start.\n"
         for name, text in (("pg_hba.conf", "local all all peer map=pipeline\n"), ("pg_ident.conf", mapping)):
-            (self.home / name).unlink(missing_ok=True)
-            fd = os.open(self.home / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            os.fchmod(fd, 0o644)
-            share_with_owner(fd, self.home / name)
-            with open(fd, "w") as file:
-                file.write(note + text)
+            write_whole(self.home / name, note + text, 0o644)
 
     def _make_socket_directory(self) -> Path:
         refusal = None

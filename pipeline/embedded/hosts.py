@@ -8,13 +8,11 @@ decide instead.
 import json
 import os
 import socket
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pipeline.embedded.errors import OWN_SERVER, EmbeddedError
-from pipeline.embedded.locks import share_with_owner
-from pipeline.embedded.places import read_small
+from pipeline.embedded.places import read_small, write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +47,7 @@ class Host:
             return None
 
     def note(self, path: Path) -> None:
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f"{path.name}.tmp-", delete=False) as file:
-            json.dump(asdict(self), file)
-            share_with_owner(file.fileno(), path)
-        os.replace(file.name, path)  # never half a note
+        write_whole(path, json.dumps(asdict(self)), 0o600)
 
     def same_kernel(self, other: "Host") -> bool:
         return bool(self.boot) and self.boot == other.boot

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.embedded.errors import OWN_SERVER, EmbeddedError
+from pipeline.embedded.places import share_with_owner
 
 PAUSE = 0.02
 BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
@@ -102,12 +103,6 @@ def held(path: Path, deadline: float) -> Iterator[None]:
         yield
     finally:
         lock.close()
-
-
-def share_with_owner(fd: int, path: Path) -> None:
-    """When root makes a file in somebody's directory, leave it to that somebody, who must be able to open it later."""
-    if os.geteuid() == 0 and (owner := path.parent.stat()).st_uid != os.fstat(fd).st_uid:
-        os.fchown(fd, owner.st_uid, owner.st_gid)
 
 
 def _let_go_in_child() -> None:

@@ -1,6 +1,6 @@
 """Which operating system user runs the server; engine room.
 
-PostgreSQL refuses uid 0 and uids without a name. An ordinary user runs it as himself. For root it is the owner of
+PostgreSQL refuses uid 0 and uids without a name. An ordinary user runs it as is. For root it is the owner of
 existing data, else the account in PIPELINE_PG_OS_USER, else ``postgres`` or ``nobody`` when that account reaches the
 programs and the directory, else root itself inside a user namespace. No account is made and no permission outside of
 ours is changed.

@@ -136,6 +136,23 @@ def read_small(path: Path, limit: int = 8192) -> str:
         return ""
 
 
+def write_whole(path: Path, content: str, mode: int) -> None:
+    """Put a small file there, complete or not at all. One writer at a time."""
+    making = path.with_name(f"{path.name}.tmp")
+    making.unlink(missing_ok=True)
+    with open(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+        os.fchmod(file.fileno(), mode)
+        share_with_owner(file.fileno(), path)
+        file.write(content)
+    making.replace(path)
+
+
+def share_with_owner(fd: int, path: Path) -> None:
+    """When root makes a file in somebody's directory, leave it to that somebody, who must be able to open it later."""
+    if os.geteuid() == 0 and (owner := path.parent.stat()).st_uid != os.fstat(fd).st_uid:
+        os.fchown(fd, owner.st_uid, owner.st_gid)
+
+
 def _make_home(home: Path) -> None:
     # Another user runs the server for root and has to pass through, but not to look around.
     mode = 0o711 if os.geteuid() == 0 else 0o700

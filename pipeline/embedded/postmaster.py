@@ -16,7 +16,8 @@ from pipeline.embedded.locks import PAUSE
 from pipeline.embedded.places import read_small
 
 # Servers that this process started: asking for their end reaps them, and keeping them here spares a warning at exit.
-_children: dict[int, tuple[subprocess.Popen[bytes], Path]] = {}
+# A forked copy of this process is not their parent, hence the third part: whose children they are.
+_children: dict[int, tuple[subprocess.Popen[bytes], Path, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +53,13 @@ def pid_in_file(data: Path) -> int | None:
 
 def adopt(child: subprocess.Popen[bytes], data: Path) -> None:
     """Remember a server that this process started."""
-    _children[child.pid] = child, data
+    _children[child.pid] = child, data, os.getpid()
 
 
 def give_up(data: Path, deadline: float) -> None:
     """Stop whatever runs or is coming up on this data directory, as far as it can be seen."""
-    for child, place in list(_children.values()):
-        if place == data and child.poll() is None:
+    for child, place, parent in list(_children.values()):
+        if (place, parent) == (data, os.getpid()) and child.poll() is None:
             child.send_signal(signal.SIGINT)  # perhaps it has not yet written its file
             child.wait(max(0.0, deadline - time.monotonic()))
     if found := find(data):
@@ -80,9 +81,11 @@ def stop(data: Path, found: Postmaster, deadline: float) -> None:
 
 
 def _serves(pid: int, data: Path) -> bool:
-    if pid in _children and _children[pid][0].poll() is not None:
-        del _children[pid]
-        return False
+    if pid in _children:
+        child, _, parent = _children[pid]
+        if parent == os.getpid() and child.poll() is not None:
+            del _children[pid]
+            return False
     if not Path("/proc/self").exists():
         return _serves_without_proc(pid, data)
     # "pid (name) state ...": the name is in parentheses because it may hold anything.

@@ -10,6 +10,7 @@ import os
 import pwd
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +25,7 @@ import psycopg
 from sqlalchemy import create_engine, make_url, text
 
 from pipeline.embedded import EmbeddedServer, embedded_home, postmaster
+from pipeline.embedded.osuser import LAUNCHER
 from pipeline.embedded.places import located
 
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "autovacuum": "off"}
@@ -144,12 +146,11 @@ def run_sql(server: EmbeddedServer, statement: str) -> list[tuple[Any, ...]]:
 
 
 def _forked(server: EmbeddedServer, verb: str) -> int:
-    """Fork, let the child do ``verb`` and end; its exit status."""
+    """Fork, let the child do ``verb`` and end; its exit status, which is 1 when the answer is no."""
     pid = os.fork()
     if pid == 0:
         try:
-            getattr(server, verb)()
-            os._exit(0)
+            os._exit(int(getattr(server, verb)() is False))
         finally:
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -255,6 +256,12 @@ class Scene:
 
 def has_account(name: str) -> bool:
     return any(entry.pw_name == name for entry in pwd.getpwall())
+
+
+def namespaces_work() -> bool:
+    """Whether this machine allows user namespaces; many containers do not."""
+    command = [sys.executable, "-I", str(LAUNCHER), "1", "1", "/bin/true"]
+    return subprocess.run(command, capture_output=True).returncode == 0
 
 
 def open_directory(uid: int) -> Path:

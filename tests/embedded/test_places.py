@@ -13,7 +13,7 @@ from pipeline.embedded import EmbeddedError, EmbeddedServer, binaries, embedded_
 from pipeline.embedded.hosts import Host
 from pipeline.embedded.locks import FileLock
 
-from .scene import FAST, Failed, Scene, kill
+from .scene import FAST, Failed, Scene, kill, namespaces_work
 
 ODD = ["a b", "it's", 'a"b', "$HOME", "a,b", "100%41", "a\\b", "#a", "a;b&c", "grüße-日本", "-c", "x" * 180]
 WORST = ["a \"b' $HOME 100%41 \\ #;& grüße-日本", "comma, and " + "x" * 180]
@@ -138,6 +138,11 @@ def test_root_in_a_private_directory_uses_a_user_namespace(root_scene: Scene) ->
     """No account reaches it, so root runs the server, believing to be an ordinary user; strangers stay out."""
     scene = root_scene
     private = scene.project("private")
+    if not namespaces_work():
+        private.chmod(0o700)
+        with pytest.raises(EmbeddedError, match="PIPELINE_PG_OS_USER"):
+            EmbeddedServer(embedded_home(private)).start()
+        pytest.skip("no user namespaces here")
     private.chmod(0o700)
     home = embedded_home(private)
     clients = [scene.client(home) for _ in range(3)]
@@ -191,8 +196,8 @@ def test_root_may_name_the_user(root_scene: Scene, monkeypatch: pytest.MonkeyPat
 def test_a_user_without_a_name_gets_one(root_scene: Scene) -> None:
     """Some platforms run containers under uids without an account, which initdb refuses."""
     interpreter = Path("/usr/bin/python3")
-    if not interpreter.exists():
-        pytest.skip("no interpreter that everybody may execute")
+    if not interpreter.exists() or not namespaces_work():
+        pytest.skip("no interpreter that everybody may execute, or no user namespaces here")
     os.chown(root_scene.top, 54321, -1)
     client = root_scene.client(uid=54321)
     client.do("interpreter", str(interpreter))

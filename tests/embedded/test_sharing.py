@@ -107,7 +107,9 @@ def test_a_forked_child_may_become_a_client(own_scene: Scene) -> None:
     client = own_scene.client()
     client.start()
 
+    assert client.do("forked", "running") == 0
     assert client.do("forked", "start") == 0
+    assert client.do("forked", "stop") == 1, "its parent uses the server"
 
     client.do("release")
     assert own_scene.server_pid() is None
