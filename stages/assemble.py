@@ -52,7 +52,7 @@ class Assemble(SiteStage):
             for key, data in artefacts.items():
                 if ctx.cancelled():
                     return STOPPED
-                built += target.publish(ctx.ledger, key, data)
+                built += target.publish(ctx.ledger, key, data, cancelled=ctx.cancelled)
         except TargetError as error:
             return Retry(str(error))
         return Done(metrics={"pages": len(entries), "built": built})
@@ -79,4 +79,12 @@ def _rebuild(site: Site, ctx: AssembleContext, target: FilesTarget, page: LivePa
     if hash == page.inputs and target.holds(page):
         return False
     data = render(site, shown, page.draft)
-    return target.publish(ctx.ledger, page.path, data, topic_id=card.topic_id, revision=page.revision, inputs=hash)
+    return target.publish(
+        ctx.ledger,
+        page.path,
+        data,
+        cancelled=ctx.cancelled,
+        topic_id=card.topic_id,
+        revision=page.revision,
+        inputs=hash,
+    )

@@ -21,6 +21,7 @@ class Publish(Stage):
                 ctx.ledger,
                 file_key(topic.path),
                 data,
+                cancelled=ctx.cancelled,
                 topic_id=topic.id,
                 revision=ctx.revision,
                 inputs=inputs(site, page, draft),

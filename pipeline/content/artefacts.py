@@ -67,8 +67,8 @@ def _lane(site: Site, name: str, lane: Lane) -> dict[str, Any] | None:
 
 def sitemaps(site: Site, entries: Sequence[Entry]) -> dict[str, bytes]:
     """``sitemap.xml``; past 50,000 addresses or 50 MiB an index of that name, and its parts, parts first."""
-    newest = max((entry.changed_at for entry in entries), default=None)
-    found = [(links.canonical(site, ""), newest), *((links.canonical(site, e.path), e.changed_at) for e in entries)]
+    # The home page has no date: it lists others, and when one of them changes it has not changed itself.
+    found = [(links.canonical(site, ""), None), *((links.canonical(site, e.path), e.changed_at) for e in entries)]
     parts: list[list[tuple[str, datetime | None]]] = [[]]
     size = 0
     for address in found:
@@ -80,7 +80,9 @@ def sitemaps(site: Site, entries: Sequence[Entry]) -> dict[str, bytes]:
     if len(parts) == 1:
         return {"sitemap.xml": _sitemap("urlset", "url", parts[0])}
     files = {f"sitemap-{number}.xml": part for number, part in enumerate(parts, start=1)}
-    index = [(links.canonical(site, name), max(at for _, at in part if at)) for name, part in files.items()]
+    index = [
+        (links.canonical(site, name), max((at for _, at in part if at), default=None)) for name, part in files.items()
+    ]
     made = {name: _sitemap("urlset", "url", part) for name, part in files.items()}
     return made | {"sitemap.xml": _sitemap("sitemapindex", "sitemap", index)}
 

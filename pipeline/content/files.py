@@ -13,12 +13,13 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
-from pipeline.errors import TargetError
+from pipeline import holder
+from pipeline.errors import LeaseLost, TargetError
 from pipeline.project.topics import DEVICES
 from pipeline.stages import Ledger
 from pipeline.views import Found, LivePage
@@ -27,7 +28,7 @@ NAME = "files"  # of this target, in the ledger
 SEGMENT = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9]+)?")
 MAX_SEGMENT_BYTES = 200
 MAX_KEY_BYTES = 1020
-TEMPORARY = re.compile(r"\.pipeline-[0-9a-f]{32}\.tmp")
+TEMPORARY = re.compile(r"\.pipeline-(?P<holder>[^/]+)-[0-9a-f]{32}\.tmp")
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO})
 REASONS = {
@@ -84,14 +85,15 @@ class FilesTarget:
         with self._refusals(key), self._existing(key) as file:
             return None if file is None else _tag(os.fstat(file))
 
-    def write(self, key: str, data: bytes) -> str:
+    def write(self, key: str, data: bytes, *, wanted: Callable[[], bool] = lambda: True) -> str:
         """Put the bytes there, whole and durable, and return their tag.
 
-        Raises TargetError with path and reason; then no temporary file is left, and ``look`` tells what stands there.
+        ``wanted`` is asked once more when only the rename is left; no is LeaseLost. Raises TargetError with path and
+        reason. Either way no temporary file is left, and ``look`` tells what stands there.
         """
         *folders, name = split(key)
         with self._refusals(key), self._folder(folders) as folder:
-            temporary = f".pipeline-{secrets.token_hex(16)}.tmp"
+            temporary = f".pipeline-{_mark(holder.me())}-{secrets.token_hex(16)}.tmp"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             file = os.open(temporary, flags, 0o600, dir_fd=folder)
             try:
@@ -101,6 +103,8 @@ class FilesTarget:
                     os.fchmod(file, 0o644)
                     os.fsync(file)
                     tag = _tag(os.fstat(file))
+                if not wanted():
+                    raise LeaseLost(f"the reservation was lost before {key} was put in place; it is left alone")
                 os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with suppress(FileNotFoundError):
@@ -115,6 +119,7 @@ class FilesTarget:
         key: str,
         data: bytes,
         *,
+        cancelled: Callable[[], bool],
         topic_id: int | None = None,
         revision: int | None = None,
         inputs: str = "",
@@ -125,7 +130,7 @@ class FilesTarget:
             key,
             hashlib.sha256(data).hexdigest(),
             lambda: self.look(key),
-            lambda: self.write(key, data),
+            lambda: self.write(key, data, wanted=lambda: not cancelled()),
             topic_id=topic_id,
             revision=revision,
             inputs=inputs,
@@ -139,16 +144,18 @@ class FilesTarget:
         return found is not None and found.hash == page.hash
 
     def sweep(self, older_than: timedelta) -> int:
-        """Remove what killed processes left behind, if it is old enough that nobody writes it; return how many."""
+        """Remove the temporary files of processes that are gone, or that are old; return how many."""
         limit = time.time() - older_than.total_seconds()
         removed = 0
         if not self.root.is_dir():
             return 0
         with self._refusals(""):
             for _, _, names, folder in os.fwalk(os.path.realpath(self.root), follow_symlinks=False):
-                for name in filter(TEMPORARY.fullmatch, names):
+                for mark in filter(None, map(TEMPORARY.fullmatch, names)):
+                    name = mark.string
                     try:
-                        if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < limit:
+                        gone = holder.is_gone(mark["holder"].replace("~", "/"))
+                        if gone or os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < limit:
                             os.unlink(name, dir_fd=folder)
                             removed += 1
                     except FileNotFoundError:
@@ -231,6 +238,11 @@ def _sync(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _mark(me: str) -> str:
+    """Who writes, as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9.~-]", "_", me.replace("/", "~"))
 
 
 def _tag(facts: os.stat_result) -> str:

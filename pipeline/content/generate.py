@@ -28,7 +28,7 @@ from pipeline.project.topics import TYPE
 from pipeline.views import Draft, TopicView, content_hash
 
 MAX_TEMPLATE_BYTES = 1 << 20
-MAX_BODY_BYTES = 8 << 20
+MAX_BODY_BYTES = 1 << 20
 DESCRIPTION_LENGTH = 155  # what result pages show before they cut
 # What a template can do wrong beside Jinja's own errors: all of it happens again on every try.
 MISTAKES = (TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -93,7 +93,7 @@ def _render(site: Site, topic: TopicView, sources: tuple[tuple[str, str], ...], 
     size = 0
     try:
         for part in _compiled(sources).generate(variables):
-            size += len(part)
+            size += len(part.encode())
             if size > MAX_BODY_BYTES:
                 raise ProjectError(f"{_label(site, name)}: topic {topic.slug} gives more than {MAX_BODY_BYTES} bytes")
             parts.append(part)

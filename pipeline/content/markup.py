@@ -68,7 +68,7 @@ def slugify(text: object) -> str:
 def tokens(body: str) -> list[Token]:
     """The Markdown's tokens, headings with their ids: unique in the body, made of the heading's own letters."""
     parsed = _parser().parse(clean(body))
-    used = set(THEME_IDS)
+    used = dict.fromkeys(THEME_IDS, 1)
     for opening, inline in pairwise(parsed):
         if opening.type == "heading_open":
             opening.attrSet("id", _anchor(plain_text(inline), used))
@@ -123,12 +123,12 @@ def _parser() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
-def _anchor(heading: str, used: set[str]) -> str:
+def _anchor(heading: str, used: dict[str, int]) -> str:
+    """An id that is not in ``used`` yet, which keeps the last number given to each."""
     words = re.sub(r"[^\w\- ]", "", unicodedata.normalize("NFC", heading).lower()).split()
-    stem = "-".join(words) or "section"
-    anchor, number = stem, 1
+    stem = anchor = "-".join(words) or "section"
     while anchor in used:
-        number += 1
-        anchor = f"{stem}-{number}"
-    used.add(anchor)
+        used[stem] += 1
+        anchor = f"{stem}-{used[stem]}"
+    used[anchor] = 1
     return anchor

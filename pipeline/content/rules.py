@@ -6,6 +6,7 @@ but an id is never given a new meaning. Nothing here looks at other pages but th
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from markdown_it.token import Token
 
@@ -17,6 +18,7 @@ from pipeline.views import Draft, Finding, Severity, TopicView
 
 TITLE_LENGTH = range(30, 71)  # longer ones are cut in result lists
 DESCRIPTION_LENGTH = range(70, 161)
+MAX_FINDINGS = 100
 NAMED = 3  # as many twins are named in a message
 
 
@@ -33,11 +35,12 @@ class Page:
 
 
 def check(site: Site, topic: TopicView, draft: Draft, corpus: Corpus) -> list[Finding]:
-    """All findings of a draft: errors first, then by place."""
+    """The findings of a draft, errors first, then by place: at most a hundred, which is more than anyone reads."""
     page = Page(site, topic, draft, corpus, tokens(draft.body), draft.body.split("\n"))
-    found = [finding for rule in RULES for finding in rule(page)]
+    found = [finding for rule in RULES for finding in islice(rule(page), MAX_FINDINGS)]
     ranks = list(Severity)
-    return sorted(found, key=lambda f: (ranks.index(f.severity), f.line or 0, f.column or 0, f.rule))
+    found.sort(key=lambda each: (ranks.index(each.severity), each.line or 0, each.column or 0, each.rule))
+    return found[:MAX_FINDINGS]
 
 
 def _title(page: Page) -> Iterator[Finding]:

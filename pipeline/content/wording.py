@@ -4,6 +4,7 @@ It works on lines, so that every hit has its place; which parts are code is told
 """
 
 import re
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 
 from markdown_it.token import Token
@@ -13,19 +14,20 @@ from pipeline.views import Severity
 
 Hit = tuple[str, str, Severity, int, int]  # rule, message, severity, line, column
 
+# Every pattern is bounded, so that no hostile text takes long.
 MARKS = tuple(
     (re.compile(pattern, flags), what)
     for pattern, flags, what in (
         (r"\{\{.*?\}\}|\{\{|\}\}", 0, "a template's variable"),
         (r"\{%.*?%\}|\{%|%\}", 0, "a template's statement"),
-        (r"\{#.*?#\}", 0, "a template's comment"),
+        (r"\{#.{0,200}?#\}", 0, "a template's comment"),
         (r"\[(?:TODO|TBD|FIXME|TK)\b[^\]]*\](?!\()", 0, "a note to fill in later"),
         (r"^\W*(?:TODO|FIXME|TBD):", 0, "a note to fill in later"),
         (r"\[(?:insert|your)\s[^\]]{1,80}\](?![(\[])", re.IGNORECASE, "a slot to fill in"),
         (r"\bX{4}-X{2}-X{2}\b", re.IGNORECASE, "a date to fill in"),
         (r"\blorem ipsum\b", re.IGNORECASE, "filler text"),
         (
-            r"【[^】]*†[^】]*】|:?contentReference\[oaicite|\bturn\d+(?:search|view|news)\d+\b",
+            r"【[^】]{0,40}†[^】]{0,80}】|:?contentReference\[oaicite|\bturn\d+(?:search|view|news)\d+\b",
             0,
             "a machine's citation mark",
         ),
@@ -38,7 +40,6 @@ MARKS = tuple(
 )
 # Joiners (U+200C, U+200D) are left alone: Persian and emoji need them.
 INVISIBLE = re.compile(r"[\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]")
-SPAN = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)  # code within a line
 
 
 def marks(lines: Sequence[str]) -> Iterator[Hit]:
@@ -70,5 +71,30 @@ def without_code(lines: Sequence[str], tokens: Sequence[Token]) -> list[str]:
             left[first:last] = [" " * len(line) for line in left[first:last]]
         elif any(child.type == "code_inline" for child in token.children or ()):
             text = "\n".join(left[first:last])
-            left[first:last] = SPAN.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text).split("\n")
+            parts, at = [], 0
+            for start, end in _spans(text):
+                parts += [text[at:start], re.sub(r"[^\n]", " ", text[start:end])]
+                at = end
+            left[first:last] = ("".join(parts) + text[at:]).split("\n")
     return left
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where code stands within a text: from one run of backticks to the next of the same length.
+
+    By hand, since a pattern that looks back takes quadratic time on a hostile text.
+    """
+    runs = [match.span() for match in re.finditer("`+", text)]
+    places: dict[int, deque[int]] = defaultdict(deque)
+    for number, (start, end) in enumerate(runs):
+        places[end - start].append(number)
+    number = 0
+    while number < len(runs):
+        start, end = runs[number]
+        same = places[end - start]
+        while same and same[0] <= number:
+            same.popleft()
+        if same:
+            number = same[0]
+            yield start, runs[number][1]
+        number += 1

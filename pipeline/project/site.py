@@ -39,7 +39,7 @@ class Site(BaseModel):
     @field_validator("base_url")
     @classmethod
     def _absolute(cls, value: str) -> str:
-        if not re.match(r"^https?://[^/\s?#]+(/[^\s?#]*)?$", value):
+        if not re.fullmatch(r"https?://[^/\s?#]+(/[^\s?#]*)?", value):
             raise ValueError("must be an absolute http(s) URL without query, such as https://example.com")
         return value.rstrip("/")
 
@@ -88,7 +88,7 @@ def load_site(root: Path, slug: str) -> Site:
         hint = f"did you mean {near[0]!r}? " if near else ""
         listing = f"sites here: {', '.join(known)}" if known else f"no sites/NAME/site.toml below {root}"
         raise NotFound(f"no site {slug!r}; {hint}({listing})")
-    if not SLUG.match(slug):
+    if not SLUG.fullmatch(slug):
         raise ProjectError(f"sites/{slug}: rename the folder to lower-case words joined by '-'")
     folder = root / "sites" / slug
     file = folder / "site.toml"

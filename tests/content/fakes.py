@@ -64,7 +64,8 @@ class World:
     revisions: dict[int, int] = field(default_factory=dict)
     live: dict[str, LivePage] = field(default_factory=dict)
     owners: dict[str, int | None] = field(default_factory=dict)
-    acted: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)  # keys given to the ledger
+    acted: list[str] = field(default_factory=list)  # and those where something was done
     findings: dict[str, Sequence[Finding]] = field(default_factory=dict)
     now: datetime = datetime(2026, 3, 1, 12, tzinfo=UTC)
     stop: bool = False
@@ -180,6 +181,7 @@ class Context:
         inputs: str = "",
     ) -> bool:
         world = self.world
+        world.asked.append(key)
         if world.owners.setdefault(key, topic_id) != topic_id:
             raise PathTaken()
         before = world.live.get(key)

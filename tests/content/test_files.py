@@ -19,7 +19,7 @@ from hypothesis import given, settings, strategies as st
 
 from pipeline import Found
 from pipeline.content import FilesTarget, file_key, files
-from pipeline.errors import TargetError
+from pipeline.errors import LeaseLost, TargetError
 
 KEY = "japan/kyoto/index.html"
 ROOT = Path(__file__).parents[2]
@@ -82,7 +82,7 @@ def test_the_temporary_file_is_private_hidden_and_unpredictable(target, monkeypa
 
     assert [mode for _, mode in seen] == [0o600, 0o600]
     assert len({name for name, _ in seen}) == 2
-    assert all(re.fullmatch(r"\.pipeline-[0-9a-f]{32}\.tmp", name) for name, _ in seen)
+    assert all(files.TEMPORARY.fullmatch(name) for name, _ in seen)
 
 
 def test_file_then_folders_are_made_durable(target, monkeypatch):
@@ -456,7 +456,7 @@ def test_descriptors_are_given_back(target):
 def test_sweep_takes_old_files_of_our_name_only(target, outside):
     target.write(KEY, b"x")
     folder = (target.root / KEY).parent
-    old, young = (folder / f".pipeline-{letter * 32}.tmp" for letter in "ab")
+    old, young = (folder / f".pipeline-else~where~1~2-{letter * 32}.tmp" for letter in "ab")
     others = [folder / ".pipeline-x.tmp", folder / ".keep", outside / old.name]
     for path in (old, young, *others):
         path.write_bytes(b"")
@@ -468,6 +468,32 @@ def test_sweep_takes_old_files_of_our_name_only(target, outside):
 
     assert not old.exists()
     assert all(path.exists() for path in (young, *others))
+
+
+def test_sweep_takes_what_a_process_that_is_gone_left_at_once(target):
+    """A process that was killed a moment ago cannot be writing any more."""
+    child = subprocess.run(
+        [sys.executable, "-c", "from pipeline import holder; print(holder.me())"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    target.write(KEY, b"x")
+    left = (target.root / KEY).parent / f".pipeline-{child.stdout.strip().replace('/', '~')}-{'a' * 32}.tmp"
+    left.write_bytes(b"half")
+
+    assert target.sweep(timedelta(hours=1)) == 1
+
+    assert not left.exists()
+
+
+def test_what_is_no_longer_wanted_is_not_put_in_place(target):
+    """A process that was stopped while it wrote looks once more before the rename."""
+    target.write(KEY, b"old")
+
+    with pytest.raises(LeaseLost):
+        target.write(KEY, b"new", wanted=lambda: False)
+
+    assert (target.root / KEY).read_bytes() == b"old"
+    assert everything(target.root) == [KEY]
 
 
 def test_sweep_of_nothing_is_nothing(target):

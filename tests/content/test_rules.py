@@ -1,5 +1,7 @@
 """Each rule hits what it is for, and leaves alone what only looks like it."""
 
+import time
+
 import pytest
 
 from pipeline import Done, Finding, Reject, Severity
@@ -96,7 +98,7 @@ NEAR = [
     "[umlaut](#über-uns)\n\n## Über uns",
     "[home](/), [feed](/feed.xml), [self](/japan/kyoto/), [file](/japan/kyoto/index.html)",
     "[out](https://other.example/nowhere/), [mail](mailto:a@b.example), [host](//other.example/x)",
-    "[outside](https://acme.example/nowhere/)",
+    "[outside](https://acme.example/nowhere/), [beside](https://acme.example/blogger/)",
     "[query](/japan/kyoto/?a=b#more)\n\n## More",
     "family 👨‍👩‍👧, Persian می‌خواهم, tab\there",
     "windows line\r\nends\r\n",
@@ -176,3 +178,22 @@ def test_errors_reject_and_warnings_stay(tmp_path, body, outcome):
 
     assert isinstance(result, outcome)
     assert len(result.findings) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "## a\n\n" * 9_000,
+        "{#" * 50_000,
+        "【" * 100_000,
+        "`a` " + "".join("`" * n + "a" for n in range(2, 450)),
+        "[a]" * 11_000 + "\n\n[a]: /x\n",
+    ],
+    ids=["headings", "comments", "citations", "backticks", "references"],
+)
+def test_a_hostile_text_takes_no_long_time(findings, body):
+    """Texts that patterns and counters of another making took half a minute for, or worse."""
+    began = time.monotonic()
+
+    assert len(findings(body)) <= 100
+    assert time.monotonic() - began < 5

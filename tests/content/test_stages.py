@@ -57,11 +57,13 @@ def test_assembling_again_does_nothing(world):
     world.run()
     before = {path: path.stat().st_mtime_ns for path in world.site.output.rglob("*")}
     world.acted.clear()
+    world.asked.clear()
 
     outcome = world.assemble()
 
     assert outcome == Done(metrics={"pages": 7, "built": 0})
     assert world.acted == []
+    assert set(world.asked) == ARTEFACTS  # a page whose inputs are the same is not even rendered
     assert before == {path: path.stat().st_mtime_ns for path in world.site.output.rglob("*")}
 
 
@@ -141,7 +143,7 @@ def test_what_the_target_refuses_is_tried_again(world, monkeypatch):
     topic = world.topics[0]
     world.write(topic, make_draft(topic))
 
-    def refuse(self, key, data):
+    def refuse(self, key, data, **more):
         raise TargetError(f"{key}: the disk is full")
 
     monkeypatch.setattr(FilesTarget, "write", refuse)
@@ -163,7 +165,8 @@ def test_assemble_stops_when_its_result_is_not_wanted(world):
     world.run()
     world.stop = True
     world.acted.clear()
-    (world.site.output / "style.css").unlink()
+    for key in ("style.css", "japan/index.html"):
+        (world.site.output / key).unlink()
 
     assert isinstance(world.assemble(), Retry)
     assert world.acted == []
