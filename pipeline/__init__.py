@@ -1,22 +1,26 @@
 """A content pipeline orchestrator on PostgreSQL: what stages and projects may import."""
 
-from pipeline.project.site import Site
-from pipeline.retry import Backoff
-from pipeline.stages import (
-    AssembleContext,
-    Done,
-    Fail,
-    Hold,
-    Outcome,
-    Reject,
-    Repair,
-    Retry,
-    SiteStage,
-    Snooze,
-    Stage,
-    StageContext,
-)
-from pipeline.views import Draft, Finding, Found, LivePage, PageCard, Severity, TopicView
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline.project.site import Site
+    from pipeline.retry import Backoff
+    from pipeline.stages import (
+        AssembleContext,
+        Done,
+        Fail,
+        Hold,
+        Outcome,
+        Reject,
+        Repair,
+        Retry,
+        SiteStage,
+        Snooze,
+        Stage,
+        StageContext,
+    )
+    from pipeline.views import Draft, Finding, Found, LivePage, PageCard, Severity, TopicView
 
 __version__ = "0.1.0"
 
@@ -43,3 +47,16 @@ __all__ = [
     "StageContext",
     "TopicView",
 ]
+
+_HOMES = {
+    **dict.fromkeys(("Site",), "pipeline.project.site"),
+    **dict.fromkeys(("Backoff",), "pipeline.retry"),
+    **dict.fromkeys(("Draft", "Finding", "Found", "LivePage", "PageCard", "Severity", "TopicView"), "pipeline.views"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first asked for: ``pipeline --help`` is spared what stages need."""
+    if name not in __all__:
+        raise AttributeError(f"module 'pipeline' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "pipeline.stages")), name)

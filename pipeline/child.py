@@ -49,8 +49,10 @@ def _heed_signals(worker: Worker) -> None:
     def stop(number: int, frame: FrameType | None) -> None:
         if number in heard:
             os._exit(130)
+        first = not heard
         heard.add(number)
-        worker.stop.set()
+        if first:  # another signal may come in the middle of set(), which must not be entered twice
+            worker.stop.set()
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)

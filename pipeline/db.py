@@ -26,8 +26,13 @@ def parse_url(text: str) -> URL:
     """The URL with our driver; UsageError when it is none or names another database. The message never shows it."""
     try:
         url = make_url(text)
-    except ArgumentError as error:
-        raise UsageError("the database URL cannot be read; use postgresql://user:password@host:5432/name") from error
+    except (ArgumentError, ValueError):  # the second for a port that is no number: it may be part of a password
+        url = None
+    if url is None or "@" in (url.host or ""):
+        raise UsageError(
+            "the database URL cannot be read; use postgresql://user:password@host:5432/name,"
+            " with @ : / in a password written as %40 %3A %2F"
+        )
     if url.get_backend_name() not in ("postgresql", "postgres"):
         raise UsageError(f"the database URL names {url.get_backend_name()!r}; pipeline needs postgresql://...")
     return url.set(drivername="postgresql+psycopg")

@@ -56,6 +56,7 @@ class Report:
     held: int = 0
     waiting: int = 0
     notes: tuple[str, ...] = field(default=())
+    stages: tuple[str, ...] = ()  # in their order
 
     @property
     def exit_code(self) -> int:
@@ -184,6 +185,7 @@ class Run:
             output=site.output,
             embedded=is_embedded(self._settings),
             waiting=status.count(JobState.WAITING),
+            stages=services.reading.stages(site_id),
         )
 
 

@@ -172,7 +172,7 @@ class Runner:
         )
         try:
             outcome: object = stage.run(claim.topic, context)
-        except Exception as error:
+        except BaseException as error:  # sys.exit() too: in a thread it would end nothing, and the job stand for ever
             return _raised(claim, error, stage.retry, touches=stage.target is not None)
         if isinstance(outcome, Done) and stage.target is not None and not ledger.confirmed:
             outcome = Repair(f"{type(stage).__name__} said done, but published nothing through ctx.ledger")
@@ -181,10 +181,10 @@ class Runner:
     def _assemble(self, holding: Holding) -> Ack:
         claim = holding.claim
         stage = self._stages.assemble
-        if stage is None:
-            return Ack(claim, Verb.ADVANCE, built=(0, ""))
         row = self._services.reading.site(claim.site)
         assert row is not None
+        if stage is None:
+            return Ack(claim, Verb.ADVANCE, built=(row.changed, ""))
         target = stage.target or self._target
         reading = self._services.reading
         context = SiteContext(
@@ -196,7 +196,7 @@ class Runner:
         )
         try:
             outcome: object = stage.run(holding.site, context)
-        except Exception as error:
+        except BaseException as error:  # sys.exit() too: in a thread it would end nothing, and the job stand for ever
             return _raised(claim, error, stage.retry, touches=False)
         ack = _said(claim, outcome, stage)
         if ack.verb is Verb.ADVANCE:
@@ -206,7 +206,16 @@ class Runner:
 
 
 def _said(claim: Claim, outcome: object, stage: Stage | SiteStage) -> Ack:
-    """The acknowledgement for an outcome."""
+    """The acknowledgement for an outcome; repair when its parts are not what they should be."""
+    try:
+        return _understood(claim, outcome, stage)
+    except Exception as error:
+        text = f"{type(stage).__name__}.run returned a {type(outcome).__name__} that cannot be used: {error}"
+        touches = stage.target is not None
+        return Ack(claim, Verb.REPAIR, error_class=type(error).__name__, error=text, touches=touches)
+
+
+def _understood(claim: Claim, outcome: object, stage: Stage | SiteStage) -> Ack:
     touches = stage.target is not None
     match outcome:
         case Done(draft, findings, metrics):
@@ -235,7 +244,7 @@ def _said(claim: Claim, outcome: object, stage: Stage | SiteStage) -> Ack:
             return Ack(claim, Verb.REPAIR, error_class="TypeError", error=text, touches=touches)
 
 
-def _raised(claim: Claim, error: Exception, retry: Backoff, *, touches: bool) -> Ack:
+def _raised(claim: Claim, error: BaseException, retry: Backoff, *, touches: bool) -> Ack:
     """The acknowledgement for an exception: retryable, unless it cannot be helped by time."""
     name = type(error).__name__
     try:

@@ -26,6 +26,7 @@ from pipeline.project.site import Site, load_site
 from pipeline.runner import Holding, Runner, now
 from pipeline.service.work import BEGINNING, Ack, Fate, Prefix, Verb
 from pipeline.settings import Settings
+from pipeline.stages import SiteStage
 from pipeline.states import ASSEMBLE
 from pipeline.upkeep import Upkeep
 from pipeline.views import Claim
@@ -174,8 +175,7 @@ class Worker:
     def _shares(self, room: int) -> list[Prefix]:
         """Which prefixes to ask, later stages first; shares sum to the room, sites take turns."""
         known = {name: place for place, name in enumerate(self._stages.pipeline)}
-        if self._stages.assemble is not None:
-            known[ASSEMBLE] = len(known)
+        known[ASSEMBLE] = len(known)  # without such a stage it is settled by the runner, or it would stand for ever
         mine = [key for key in self._ready if key[1] in known]
         if room <= 0 or not mine:
             return []
@@ -196,9 +196,8 @@ class Worker:
         ]
 
     def _lease(self, stage: str) -> timedelta:
-        assemble = self._stages.assemble
-        if stage == ASSEMBLE and assemble is not None:
-            return assemble.lease
+        if stage == ASSEMBLE:
+            return (self._stages.assemble or SiteStage()).lease
         return self._stages.pipeline[stage].lease
 
     def _holding(self, claim: Claim, asked_at: float) -> Holding:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, text, update
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import NullPool
 
@@ -25,6 +25,9 @@ from pipeline.build import Services, services as build_services
 from pipeline.clock import FrozenClock
 from pipeline.db import make_engine, parse_url
 from pipeline.embedded import EmbeddedServer
+from pipeline.models import Base
+from pipeline.service.audit import Audit
+from pipeline.sql.tables import topics
 from tests.factories import Factory
 
 ROOT = Path(__file__).parents[1]
@@ -132,40 +135,36 @@ def fresh_database(server_url: str, run_folder: Path) -> Iterator[str]:
     _drop(server_url, name)
 
 
+@pytest.fixture(scope="session")
+def _engine(_clone: URL) -> Iterator[Engine]:
+    """One engine for all tests of a process, so that each statement is compiled once."""
+    engine = make_engine(_clone, schema=SCHEMA, connections=10, name="test")
+    yield engine
+    engine.dispose()
+
+
 @pytest.fixture
-def database_url(_clone: URL, request: pytest.FixtureRequest) -> Iterator[str]:
-    """URL of a migrated, empty database. Afterwards the audit must find nothing, then all rows are deleted."""
+def database_url(_clone: URL, _engine: Engine, request: pytest.FixtureRequest) -> Iterator[str]:
+    """URL of a migrated, empty database. Afterwards the audit must find nothing, and all rows are deleted."""
     yield _clone.render_as_string(hide_password=False)
-    engine = make_engine(_clone, schema=SCHEMA, connections=1, name="teardown")
     try:
         if request.node.get_closest_marker("plants_faults") is None:
-            from pipeline.service.audit import Audit
-
-            assert Audit(engine, schema=SCHEMA).violations() == []
-        with engine.begin() as connection:
-            _empty(connection)
+            assert Audit(_engine, schema=SCHEMA).violations() == []
     finally:
-        engine.dispose()
+        with _engine.begin() as connection:
+            _empty(connection)
 
 
-def _empty(connection: object) -> None:
+def _empty(connection: Connection) -> None:
     """Delete the rows of all tables, children first: quicker than TRUNCATE, which pays for each index."""
-    from sqlalchemy import Connection, update
-
-    from pipeline.models import Base
-    from pipeline.sql.tables import topics
-
-    assert isinstance(connection, Connection)
     connection.execute(update(topics).values(revision_id=None))
     for table in reversed(Base.metadata.sorted_tables):
         connection.execute(table.delete())
 
 
 @pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    engine = make_engine(database_url, schema=SCHEMA, connections=10, name="test")
-    yield engine
-    engine.dispose()
+def engine(database_url: str, _engine: Engine) -> Engine:
+    return _engine
 
 
 @pytest.fixture

@@ -226,7 +226,8 @@ class EmbeddedServer:
             directory = found.socket_directory
         if directory is None:
             raise EmbeddedError(
-                f"the embedded PostgreSQL in {self.home} does not run; start it first: pipeline db start"
+                f"the embedded PostgreSQL in {self.home} does not run;"
+                " any command of the project starts it, such as: pipeline status"
             )
         # libpq would take another port from the environment, and the name of the socket depends on it.
         port = "&port=5432" if os.environ.get("PGPORT") else ""

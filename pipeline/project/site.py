@@ -48,7 +48,7 @@ class Site(BaseModel):
     def _zone(cls, value: str) -> str:
         try:
             ZoneInfo(value)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, KeyError) as error:  # an unknown key is a KeyError
             raise ValueError("must be an IANA time zone such as Europe/Berlin") from error
         return value
 

@@ -1,13 +1,13 @@
 """An operator's verbs on jobs: cancel, requeue, skip; floor 2. Each is noted in events with actor and reason."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
 
 from pipeline.errors import NotFound, Refused
-from pipeline.service.base import Service, clean
+from pipeline.service.base import TRIES, Service, clean
 from pipeline.sql import gates, operate, reads
 from pipeline.sql.batch import bound
 from pipeline.states import TRANSITIONS, JobState
@@ -22,6 +22,10 @@ class Moved:
     from_state: JobState
     to_state: JobState
     stage: str
+
+
+class _Overtaken(Refused):
+    """The verb allows the job's state, yet it was not written: it changed hands, or came to a gate, under our eyes."""
 
 
 class Operate(Service):
@@ -66,9 +70,15 @@ class Operate(Service):
                 self._refuse(connection, verb, wanted, {m.job_id for m in moved}, more.get("stage"))
             if locked:
                 connection.execute(gates.move_passed(), {"gates": locked})
-                connection.execute(gates.promote(self._clock), {"gates": locked})
+                promoted = {row.id for row in connection.execute(gates.promote(self._clock), {"gates": locked})}
+                return [replace(m, to_state=JobState.PENDING) if m.job_id in promoted else m for m in moved]
             return moved
 
+        for _ in range(TRIES - 1):
+            try:
+                return self._write(body)
+            except _Overtaken:
+                continue  # its new gates are looked for, and its new state is acted upon
         return self._write(body)
 
     def _refuse(
@@ -91,7 +101,11 @@ class Operate(Service):
                 f"job {missing} was rejected in its last round: its draft must be made again;"
                 f" mend its row, then: pipeline jobs requeue {missing} --stage generate"
             )
-        raise Refused(f"job {missing}: its stage {row.stage!r} is no longer in stages:PIPELINE; name one with --stage")
+        if verb == "requeue":
+            raise _Overtaken(
+                f"job {missing}: its stage {row.stage!r} is no longer in stages:PIPELINE; name one with --stage"
+            )
+        raise _Overtaken(f"job {missing} moves on faster than it can be {_PAST[verb]}; try again")
 
 
 _PAST = {"cancel": "cancelled", "requeue": "requeued", "skip": "skipped"}

@@ -49,6 +49,7 @@ class Planning(Service):
             )
             site_id = int(connection.execute(plan.put_site(), values).one().id)
             self._register_stages(connection, site_id, specs)
+            self._make_gates(connection, site_id)
             return site_id
 
         return self._write(body)
@@ -58,16 +59,20 @@ class Planning(Service):
         names = {spec.name for spec in specs}
         for name in [n for n, row in known.items() if n not in names and row.state != "retired"]:
             self._retire(connection, site_id, name)
+        taken = {row.ordinal for row in known.values()}
         place = 0
         for index, spec in enumerate(specs):
             row = known.get(spec.name)
             if row is None:
-                after = next((known[s.name].ordinal for s in specs[index + 1 :] if s.name in known), None)
-                ordinal = place + GAP if after is None else (place + after) // 2
-                if ordinal in (place, after):
+                # Ordinals stay, those of stages that were removed as well: the next one up is the neighbour.
+                above = [o for o in taken if o > place]
+                last = all(s.name not in known for s in specs[index + 1 :])
+                ordinal = max(above, default=place) + GAP if last or not above else (place + min(above)) // 2
+                if ordinal == place:
                     raise StagesError(f"there is no room for stage {spec.name!r} between its neighbours' ordinals")
                 new = {"site_id": site_id, "ordinal": ordinal, "name": spec.name, "width": spec.width}
                 connection.execute(insert(stages).values(**new, max_attempts=spec.max_attempts))
+                taken.add(ordinal)
                 place = ordinal
                 continue
             if row.ordinal <= place:
@@ -83,6 +88,12 @@ class Planning(Service):
                     .where(stages.c.site_id == site_id, stages.c.name == spec.name)
                     .values(state=state, max_attempts=spec.max_attempts)
                 )
+
+    def _make_gates(self, connection: Connection, site_id: int) -> None:
+        """Make the gates that are missing, before anybody can come to their stage; each begins behind what is over."""
+        made = list(connection.execute(plan.put_gates(), bound(site_id=site_id)).scalars())
+        if made:
+            connection.execute(gates.move_passed(), {"gates": made})
 
     def _retire(self, connection: Connection, site_id: int, name: str) -> None:
         here = (jobs.c.site_id == site_id, jobs.c.stage == name, jobs.c.state.in_(UNFINISHED))
@@ -110,7 +121,7 @@ class Planning(Service):
         names = [{"name": name} for name in sorted({t.lane for t in topics})]
         connection.execute(plan.put_lanes(), {**at_site, "names": names})
         connection.execute(plan.lock_lanes(), at_site).all()
-        connection.execute(plan.put_gates(), at_site)
+        self._make_gates(connection, site_id)
         known = {row.slug: row for row in connection.execute(plan.known_topics(), at_site)}
         _refuse_moves(topics, known)
 

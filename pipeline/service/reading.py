@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.errors import NotFound
 from pipeline.service.base import Service, likeness
 from pipeline.service.operate import job_view
-from pipeline.sql import content, ledger, reads
+from pipeline.sql import content, ledger, plan, reads
 from pipeline.sql.batch import bound
 from pipeline.states import HALTING, JobState
 from pipeline.views import Draft, JobView, LivePage, PageCard
@@ -95,6 +95,12 @@ class Reading(Service):
     def sites(self) -> list[tuple[int, str]]:
         with self._reading() as connection:
             return [(row.id, row.slug) for row in connection.execute(reads.all_sites())]
+
+    def stages(self, site_id: int) -> tuple[str, ...]:
+        """The names of a site's stages, in their order, without those that ``PIPELINE`` no longer has."""
+        with self._reading() as connection:
+            found = connection.execute(plan.known_stages(), bound(site_id=site_id))
+            return tuple(row.name for row in found if row.state != "retired")
 
     def standing(self, site_id: int) -> tuple[Standing, ...]:
         """A site's unfinished jobs, counted; costs nothing for what is finished."""

@@ -9,9 +9,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.exc import DataError, DBAPIError, StatementError
 
-from pipeline.db import reason
+from pipeline.db import reason, sqlstate
 from pipeline.service.base import Service, clean, likeness
 from pipeline.sql import claim, content, gates, plan, transitions
 from pipeline.sql.batch import bound
@@ -22,6 +22,7 @@ from pipeline.views import Claim, Draft, Finding, Severity, TopicView
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 ASSEMBLE_DELAY_SECONDS = 5  # so that one assembly serves many pages; a run that has nothing else to do makes it due
 ASSEMBLE_ATTEMPTS = 10
+EXPIRED = "expired"  # the error class of what a reaper took away
 
 
 class Verb(StrEnum):
@@ -166,18 +167,29 @@ class Work(Service):
         """
         if not acks:
             return Settled()
+        own = [a for a in acks if a.claim.topic is None]
+        if own and len(own) < len(acks):
+            # A site's own job locks its site first, a page's end locks it last: never both in one transaction.
+            pages = [a for a in acks if a.claim.topic is not None]
+            return _both(self.acknowledge(pages, wait=wait), self.acknowledge(own, wait=wait))
         try:
             return self._write(lambda connection: self._acknowledge(connection, acks, wait=wait))
-        except (DataError, IntegrityError) as error:
+        except (StatementError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            if not _is_of_the_rows(error):
+                raise
             if len(acks) > 1:
                 half = len(acks) // 2
                 return _both(self.acknowledge(acks[:half], wait=wait), self.acknowledge(acks[half:], wait=wait))
-            if acks[0].verb is Verb.REPAIR:
+            if acks[0].verb is Verb.REPAIR and not acks[0].metrics:
                 raise
             broken = Ack(acks[0].claim, Verb.REPAIR, error_class=type(error).__name__, error=reason(error))
             return self.acknowledge([broken], wait=wait)
 
     def _acknowledge(self, connection: Connection, acks: Sequence[Ack], *, wait: bool) -> Settled:
+        assembled = sorted({a.claim.site_id for a in acks if a.claim.topic is None})
+        if assembled:
+            # Before the job: a page's end holds the site while it looks whether an assembly is unfinished.
+            connection.execute(plan.lock_sites(), bound(site_ids=assembled)).all()
         by_verb: dict[Verb, list[Ack]] = defaultdict(list)
         for ack in acks:
             by_verb[ack.verb].append(ack)
@@ -195,6 +207,10 @@ class Work(Service):
         free = set(locked)
         busy = {job_id for job_id, ids in touched.items() if not ids <= free}
 
+        if len(said) > 1:
+            # All rows in id order, whatever is said of each: verb by verb, this would meet bulk verbs head-on.
+            everything = [row for group in said.values() for row in group if row["job_id"] not in busy]
+            connection.execute(transitions.lock(), {"acks": everything}).all()
         written: dict[int, Any] = {}
         for verb, group in said.items():
             mine = [row for row in group if row["job_id"] not in busy]
@@ -239,13 +255,15 @@ class Work(Service):
     def _raise_sites(self, connection: Connection, acks: Sequence[Ack], written: Mapping[int, Any]) -> None:
         """Note that what is live may have changed, and plan the assembly that it calls for.
 
-        Last, for the site's row is the last lock of every transaction. An assembly that ends leaves another behind
-        when something changed while it ran; both sides lock the row before they look, so none is missed.
+        Last, for the site's row is the last lock of every transaction but that of an assembly. One that ends leaves
+        another behind when something changed while it ran; both sides lock the row before they look, so none is missed.
         """
         mine = [a for a in acks if a.claim.fence in written]
         changed = sorted({a.claim.site_id for a in mine if a.touches and a.claim.topic is not None})
         ended = sorted({a.claim.site_id for a in mine if a.claim.topic is None} - set(changed))
         owing = list(changed)
+        if len(changed) > 1:
+            connection.execute(plan.lock_sites(), bound(site_ids=changed)).all()  # in id order
         if changed:
             connection.execute(plan.raise_changed(), bound(site_ids=changed))
         for ack in mine:
@@ -270,7 +288,8 @@ class Work(Service):
         held = set(connection.execute(transitions.still_held(), {"acks": asked}).scalars())
         fences = [a.claim.fence for a in missing]
         ended = connection.execute(transitions.recorded(), bound(fences=fences))
-        recorded: dict[int, str] = {row.fence: row.outcome for row in ended}
+        # Not what a reaper recorded, whatever it came to.
+        recorded: dict[int, str] = {row.fence: row.outcome for row in ended if row.error_class != EXPIRED}
         for ack in missing:
             fence = ack.claim.fence
             if ack.claim.job_id in held:
@@ -302,7 +321,7 @@ class Work(Service):
     def _reap(self, connection: Connection, candidate: Expired, holder_is_gone: bool) -> Settled:
         why = "the worker that held it is gone" if holder_is_gone else "its lease ran out: the worker died or hung"
         acks = [
-            {"job_id": candidate.job_id, "token": str(candidate.token), "delay_seconds": 0, "error_class": "expired",
+            {"job_id": candidate.job_id, "token": str(candidate.token), "delay_seconds": 0, "error_class": EXPIRED,
              "error": f"{why} ({candidate.holder})"}
         ]  # fmt: skip
         touched = connection.execute(transitions.gates_touched(Reach.SKIP), {"acks": acks})
@@ -375,6 +394,14 @@ def _claim(row: Any, prefix: Prefix, token: UUID, findings: tuple[Finding, ...])
         run_at=row.run_at,
         priority=row.priority,
     )
+
+
+def _is_of_the_rows(error: Exception) -> bool:
+    """Whether it is what was to be stored that cannot be: the server refused it, or it could not even be encoded."""
+    state = sqlstate(error)
+    if state is not None:
+        return state[:2] in ("22", "23", "54")  # data, constraints, limits of the program
+    return isinstance(error, DataError) or not isinstance(error, DBAPIError)
 
 
 def _said(ack: Ack) -> dict[str, Any]:

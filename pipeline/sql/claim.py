@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     ColumnElement,
     DateTime,
@@ -23,6 +24,7 @@ from sqlalchemy import (
     bindparam,
     case,
     exists,
+    func,
     or_,
     select,
     true,
@@ -82,9 +84,16 @@ def claim(clock: Clock) -> Select[Any]:
         .lateral("due")
     )
     chosen = select(due.c.id, p.c.n, p.c.lease_seconds).select_from(p.join(due, true())).cte("chosen")
+    # The array leads to the rows by their key. A join alone did not: the planner takes the shares for hundreds of rows,
+    # and hashed them against every pending row of every site.
+    keys = func.array(select(chosen.c.id).scalar_subquery(), type_=ARRAY(BigInteger))
     claimed = (
         update(jobs)
-        .where(jobs.c.id == chosen.c.id, jobs.c.state == word(S.PENDING))  # the guard stands in the write
+        .where(
+            jobs.c.id == func.any(keys),
+            jobs.c.id == chosen.c.id,
+            jobs.c.state == word(S.PENDING),  # the guard stands in the write
+        )
         .values(
             state=word(S.RESERVED),
             attempts=jobs.c.attempts + 1,

@@ -7,9 +7,11 @@ one, both sides of a race would promote nothing with their old snapshots, and th
 from functools import cache
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     ColumnElement,
     FromClause,
+    Integer,
     Select,
     bindparam,
     case,
@@ -108,12 +110,15 @@ def promote(clock: Clock) -> ReturningUpdate[int]:
     Strict: only the head, only if it stands here and is not held. Width k: the lowest positions.
     """
     x, w, o = gates.alias("x"), jobs.alias("w"), jobs.alias("o")
+    held = select(o.c.slot).where(o.c.gate_id == x.c.id, o.c.slot.is_not(None)).correlate(x).scalar_subquery()
     room = (
         select(
             x.c.id,
             x.c.width,
             case((x.c.width == ONE, blocker(x))).label("head"),
             func.greatest(x.c.width - used(x), 0).label("free"),  # more may be used than the width after a narrowing
+            # An array, so that each gate is asked for its own: as an anti-join, the slots of all gates are walked.
+            func.array(held, type_=ARRAY(Integer)).label("taken"),
         )
         .select_from(x.join(lanes, (lanes.c.id == x.c.lane_id) & (lanes.c.state == word("active"))))
         .where(x.c.id == func.any(GATES))
@@ -142,7 +147,6 @@ def promote(clock: Clock) -> ReturningUpdate[int]:
         .cte("turns")
     )
     numbers = func.generate_series(ONE, room.c.width).table_valued("slot").render_derived(name="numbers")
-    taken = exists().where(o.c.gate_id == room.c.id, o.c.slot == numbers.c.slot).correlate(room, numbers)
     free = (
         select(
             room.c.id.label("gate_id"),
@@ -150,7 +154,7 @@ def promote(clock: Clock) -> ReturningUpdate[int]:
             func.row_number().over(partition_by=room.c.id, order_by=numbers.c.slot).label("n"),
         )
         .select_from(room.join(numbers, true()))
-        .where(~taken)
+        .where(numbers.c.slot != func.all(room.c.taken))
         .cte("free")
     )
     return (

@@ -95,14 +95,15 @@ def lock_first_gates() -> Select[Any]:
 
 @cache
 def put_gates() -> Any:
-    """Make the gates that are missing: each lane of the site at each limited stage."""
+    """Make the gates that are missing: each lane of the site at each limited stage; returns their ids."""
     wanted = (
         select(lanes.c.id, stages.c.name, stages.c.ordinal, stages.c.width)
         .select_from(lanes.join(stages, stages.c.site_id == lanes.c.site_id))
         .where(lanes.c.site_id == SITE, stages.c.width.is_not(None))
         .order_by(lanes.c.id, stages.c.ordinal)
     )
-    return upsert(gates).from_select(["lane_id", "stage", "ordinal", "width"], wanted).on_conflict_do_nothing()
+    new = upsert(gates).from_select(["lane_id", "stage", "ordinal", "width"], wanted)
+    return new.on_conflict_do_nothing().returning(gates.c.id)
 
 
 @cache
@@ -247,6 +248,17 @@ def add_jobs(clock: Clock) -> ReturningInsert[Any]:
         "run_at",
     ]
     return insert(jobs).from_select(columns, rows).returning(jobs.c.id)
+
+
+@cache
+def lock_sites() -> Select[int]:
+    """Lock the rows of ``site_ids``, in id order."""
+    return (
+        select(sites.c.id)
+        .where(sites.c.id == func.any(bindparam("p_site_ids")))
+        .order_by(sites.c.id)
+        .with_for_update(key_share=True)
+    )
 
 
 @cache

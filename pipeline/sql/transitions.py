@@ -34,6 +34,7 @@ from pipeline.sql.tables import attempts, gates, jobs, lanes, stages
 from pipeline.states import JobState as S
 
 ZERO = literal_column("0", Integer)
+HIGHEST = literal_column("2147483647", Integer)
 
 
 @cache
@@ -175,7 +176,7 @@ def hold(clock: Clock) -> Select[Any]:
         outcome="held",
         charged=false(),
         state=word(S.WAITING),
-        hold=job.c.said_hold,
+        hold=func.coalesce(job.c.said_hold, word("held")),  # without a reason it would wait for nobody
         attempts=job.c.attempts - ONE,
         slot=null(),
     )
@@ -262,7 +263,7 @@ def expired(clock: Clock, *, one_site: bool) -> Select[Any]:
 class Reach(StrEnum):
     """Which gates a verb touches beside the one that the job leaves."""
 
-    NEXT = "next"  # that of the stage after
+    NEXT = "next"  # that of the stage after, and whatever owed gate lies before it
     SKIP = "skip"  # every gate of a lane that goes on over what failed
     LANE = "lane"  # every gate of the lane
 
@@ -272,18 +273,39 @@ def gates_touched(reach: Reach) -> Select[Any] | CompoundSelect[Any]:
     """``(job_id, gate_id)`` for the jobs in ``acks``, read before the lock so that it can be taken in id order."""
     acks = said()
     j = jobs.alias("j")
-    mine = j.join(acks, (acks.c.job_id == j.c.id) & (acks.c.token == j.c.token))
+    # Asked twice below, so that it is done once and first: by the key of each job, never by way of a lane.
+    mine = (
+        select(j.c.id, j.c.site_id, j.c.lane_id, j.c.stage, j.c.cleared, j.c.gate_id)
+        .select_from(j.join(acks, (acks.c.job_id == j.c.id) & (acks.c.token == j.c.token)))
+        .cte("mine")
+    )
     if reach is Reach.LANE:
-        return select(j.c.id, gates.c.id).select_from(mine.join(gates, gates.c.lane_id == j.c.lane_id))
-    left = select(j.c.id, j.c.gate_id).select_from(mine).where(j.c.gate_id.is_not(None))
+        return select(mine.c.id, gates.c.id).select_from(mine.join(gates, gates.c.lane_id == mine.c.lane_id))
+    left = select(mine.c.id, mine.c.gate_id).where(mine.c.gate_id.is_not(None))
     if reach is Reach.SKIP:
-        skipping = and_(lanes.c.id == j.c.lane_id, lanes.c.on_failed == word("skip"))
+        skipping = and_(lanes.c.id == mine.c.lane_id, lanes.c.on_failed == word("skip"))
         touched = mine.join(lanes, skipping).join(gates, gates.c.lane_id == lanes.c.id)
     else:
-        here, following, on_here, on_following = here_and_next(j)
-        at = and_(gates.c.lane_id == j.c.lane_id, gates.c.stage == following.c.name)
-        touched = mine.join(here, on_here).join(following, on_following).join(gates, at)
-    return union(left, select(j.c.id, gates.c.id).select_from(touched))
+        here, following, on_here, on_following = here_and_next(mine)
+        # Also gates that it leaves behind without a visit, for it may have been their head: the stage was added after
+        # it had gone by, or was removed before it came. After the last stage it owes no gate anything.
+        owed = and_(gates.c.ordinal > mine.c.cleared, gates.c.ordinal <= func.coalesce(following.c.ordinal, HIGHEST))
+        at = and_(gates.c.lane_id == mine.c.lane_id, or_(gates.c.stage == following.c.name, owed))
+        touched = mine.outerjoin(here, on_here).outerjoin(following, on_following).join(gates, at)
+    return union(left, select(mine.c.id, gates.c.id).select_from(touched))
+
+
+@cache
+def lock() -> Select[int]:
+    """Lock those jobs in ``acks`` that are still the caller's, in id order."""
+    acks = said()
+    return (
+        select(jobs.c.id)
+        .select_from(jobs.join(acks, (acks.c.job_id == jobs.c.id) & (acks.c.token == jobs.c.token)))
+        .where(jobs.c.state == word(S.RESERVED))
+        .order_by(jobs.c.id)
+        .with_for_update(key_share=True, of=jobs)
+    )
 
 
 @cache
@@ -298,6 +320,8 @@ def still_held() -> Select[int]:
 
 
 @cache
-def recorded() -> Select[int, str]:
-    """``(fence, outcome)`` of attempts that have ended: what became of a write whose answer was lost."""
-    return select(attempts.c.fence, attempts.c.outcome).where(attempts.c.fence == func.any(bindparam("p_fences")))
+def recorded() -> Select[Any]:
+    """``(fence, outcome, error_class)`` of attempts that have ended: what became of a write whose answer was lost."""
+    return select(attempts.c.fence, attempts.c.outcome, attempts.c.error_class).where(
+        attempts.c.fence == func.any(bindparam("p_fences"))
+    )

@@ -1,0 +1,105 @@
+"""What the README tells to type is typed, by a shell, and works."""
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.build import Services
+from pipeline.project.loading import load_stages
+from pipeline.project.site import load_site
+from pipeline.project.topics import load_topics
+from pipeline.run import hashed, specs
+from pipeline.service.work import Ack, Prefix, Verb
+from tests.factories import LEASE
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+COMMANDS = [
+    line.split("  #")[0].strip()
+    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+    if line.strip()
+]
+SET_UP = [c for c in COMMANDS if c.startswith("python3 -m venv")]
+EXPORTS = [c for c in COMMANDS if c.startswith("export ")]
+THE_REST = [c for c in COMMANDS if c not in SET_UP + EXPORTS]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of this project with the first pages of two of the countries, and ``pipeline`` on a path of its own."""
+    folder = tmp_path / "project"
+    for name in ("stages", "sites", "alembic"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "alembic.ini", folder)
+    topics = folder / "sites/acme/topics.csv"
+    with topics.open(newline="") as file:
+        header, *rows = csv.reader(file)
+    kept = [r for r in rows if r[0] in ("japan", "italy") and int(r[1]) <= 4]
+    with topics.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *kept])
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    for name, module in (("pipeline", "pipeline.cli.main"), ("alembic", "alembic")):
+        script = bin / name
+        script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m {module} "$@"\n')
+        script.chmod(0o755)
+    return folder
+
+
+def type_in(command: str, project: Path, url: str) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in os.environ.items() if k != "DATABASE_URL"}
+    env |= {"PIPELINE_DATABASE_URL": url, "PATH": f"{project.parent / 'bin'}:{env['PATH']}"}
+    return subprocess.run(["bash", "-c", command], cwd=project, env=env, capture_output=True, text=True, timeout=100)
+
+
+def failed_jobs(project: Path, services: Services) -> list[int]:
+    """Two jobs that failed at the first stage, as the README's examples suppose."""
+    site, stages = load_site(project, "acme"), load_stages(ROOT)
+    site_id = services.planning.register(site, specs(stages))
+    services.planning.plan(site_id, hashed(site, stages, load_topics(site)))
+    claims = services.work.claim([Prefix(site_id, "generate", 2, 2, LEASE)], "test")
+    services.work.acknowledge([Ack(c, Verb.FAIL, error_class="fail", error="no such city") for c in claims])
+    return [c.job_id for c in claims]
+
+
+def test_the_readme_begins_with_the_two_commands_that_ci_runs() -> None:
+    """One ends with the main job, one with the tests; ``.ci/run`` reads both from here."""
+    assert [c.split(" && ")[-1] for c in SET_UP] == [
+        ".venv/bin/pipeline run --site acme",
+        ".venv-test/bin/pytest -n 2",
+    ]
+    assert COMMANDS[:2] == SET_UP
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "command_with 'pipeline run'" in script
+    assert "command_with 'pytest'" in script
+
+
+def test_every_other_command_works(project: Path, services: Services, database_url: str) -> None:
+    """Typed one after the other, with the numbers of jobs that there are, each ends well."""
+    first, second = failed_jobs(project, services)
+    said = []
+
+    for command in THE_REST:
+        typed = re.sub(r"\b41\b", str(first), re.sub(r"\b42\b", str(second), command))
+        done = type_in(typed, project, database_url)
+        said.append((typed, done.returncode, done.stderr if done.returncode else ""))
+
+    # The run comes first in the README, and tells that two jobs need a person.
+    assert [(c, code) for c, code, _ in said if code] == [("pipeline run --site acme --workers 4", 1)], said
+
+
+def test_plain_alembic_does_the_same(project: Path, database_url: str) -> None:
+    """``alembic upgrade head`` works from the project's root."""
+    assert type_in("alembic upgrade head && alembic check", project, database_url).returncode == 0
+
+
+def test_the_readme_stays_short() -> None:
+    """150 lines at most."""
+    assert len(README.splitlines()) <= 150

@@ -1,0 +1,9 @@
+SELECT topics.slug, topics.id, topics.path, lanes.name AS lane, topics.position, topics.input_hash, topics.made_from,
+    EXISTS (
+  SELECT *
+  FROM jobs
+  WHERE jobs.topic_id = topics.id AND (jobs.state NOT IN ('done', 'skipped'))
+) AS busy
+FROM topics
+JOIN lanes ON lanes.id = topics.lane_id
+WHERE topics.site_id = %(p_site_id)s::BIGINT

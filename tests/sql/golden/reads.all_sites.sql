@@ -1,0 +1,3 @@
+SELECT sites.id, sites.slug, sites.state
+FROM sites
+ORDER BY sites.slug

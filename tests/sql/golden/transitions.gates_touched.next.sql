@@ -1,0 +1,22 @@
+WITH mine AS (
+  SELECT j.id AS id, j.site_id AS site_id, j.lane_id AS lane_id, j.stage AS stage, j.cleared AS cleared, j.gate_id AS
+      gate_id
+  FROM jobs AS j
+  JOIN json_to_recordset(CAST(%(acks)s::JSON AS JSON)) AS acks_in(job_id BIGINT, token UUID, delay_seconds FLOAT,
+      to_stage TEXT, hold TEXT, error_class TEXT, error TEXT, metrics JSONB) ON j.id = acks_in.job_id AND j.token =
+      acks_in.token
+)
+SELECT mine.id, mine.gate_id
+FROM mine
+WHERE mine.gate_id IS NOT NULL
+UNION
+SELECT mine.id, gates.id AS id_1
+FROM mine
+LEFT OUTER JOIN stages AS here ON here.site_id = mine.site_id AND here.name = mine.stage
+LEFT OUTER JOIN stages AS following ON following.site_id = mine.site_id AND following.ordinal = (
+  SELECT min(later.ordinal) AS min_1
+  FROM stages AS later
+  WHERE later.site_id = mine.site_id AND later.ordinal > here.ordinal AND later.state != 'retired'
+)
+JOIN gates ON gates.lane_id = mine.lane_id AND (gates.stage = following.name OR gates.ordinal > mine.cleared AND
+    gates.ordinal <= coalesce(following.ordinal, 2147483647))
