@@ -66,7 +66,8 @@ class Worker:
         self._ready: set[tuple[int, str, int]] = set()
         self._floors: dict[tuple[int, str, int], tuple[datetime, int]] = {}
         self._looked_at = float("-inf")
-        self._sites: dict[str, Site] = {}
+        self._sites: dict[int, Site] = {}
+        self._unreadable: set[str] = set()
         self._site_ids: list[int] = []
         self._turn = 0
         self._well = True
@@ -104,12 +105,18 @@ class Worker:
             if self._well:
                 log.warning("the database is away, work stands still: %s", reason(error))
                 self._well, self._idle = False, 0.1
-            self.stop.wait(self._idle)
+            self._pause(self._idle)
             self._idle = min(self._idle * 2, 30.0)
         else:
             if not self._well:
                 log.warning("the database is back")
                 self._well, self._idle = True, 0.0
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, but not for the event itself: a signal's handler sets it, and would wait for a lock that we hold."""
+        until = time.monotonic() + seconds
+        while not self.stop.is_set() and time.monotonic() < until:
+            time.sleep(0.05)
 
     def _step(self, pool: ThreadPoolExecutor) -> None:
         if not self._heartbeat.alive:
@@ -142,8 +149,20 @@ class Worker:
         self._floors.clear()
 
     def _known_sites(self) -> list[int]:
-        known = self._services.reading.sites()
-        self._site_ids = [i for i, slug in known if self._only is None or slug == self._only]
+        """The sites to work on: those that the database has and whose folder here can be read.
+
+        They are read before anything is claimed, so that a broken one stops no other.
+        """
+        for site_id, slug in self._services.reading.sites():
+            if site_id in self._sites or (self._only is not None and slug != self._only):
+                continue
+            try:
+                self._sites[site_id] = load_site(self._root, slug)
+            except PipelineError as error:
+                if slug not in self._unreadable:
+                    log.warning("site %s is left to others: %s", slug, error)
+                self._unreadable.add(slug)
+        self._site_ids = sorted(self._sites)
         return self._site_ids
 
     def _claim(self, pool: ThreadPoolExecutor) -> bool:
@@ -176,7 +195,7 @@ class Worker:
         """Which prefixes to ask, later stages first; shares sum to the room, sites take turns."""
         known = {name: place for place, name in enumerate(self._stages.pipeline)}
         known[ASSEMBLE] = len(known)  # without such a stage it is settled by the runner, or it would stand for ever
-        mine = [key for key in self._ready if key[1] in known]
+        mine = [key for key in self._ready if key[0] in self._sites and key[1] in known]
         if room <= 0 or not mine:
             return []
         sites = sorted({key[0] for key in mine})
@@ -201,9 +220,7 @@ class Worker:
         return self._stages.pipeline[stage].lease
 
     def _holding(self, claim: Claim, asked_at: float) -> Holding:
-        if claim.site not in self._sites:
-            self._sites[claim.site] = load_site(self._root, claim.site)
-        holding = Holding(claim, 0.0, self._sites[claim.site])
+        holding = Holding(claim, 0.0, self._sites[claim.site_id])
         holding.extend(asked_at)
         return holding
 

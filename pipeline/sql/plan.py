@@ -99,7 +99,12 @@ def put_gates() -> Any:
     wanted = (
         select(lanes.c.id, stages.c.name, stages.c.ordinal, stages.c.width)
         .select_from(lanes.join(stages, stages.c.site_id == lanes.c.site_id))
-        .where(lanes.c.site_id == SITE, stages.c.width.is_not(None))
+        .where(
+            lanes.c.site_id == SITE,
+            stages.c.width.is_not(None),
+            # Looked for first: ON CONFLICT alone would wait for whoever moves such a gate just now.
+            ~exists().where(gates.c.lane_id == lanes.c.id, gates.c.stage == stages.c.name),
+        )
         .order_by(lanes.c.id, stages.c.ordinal)
     )
     new = upsert(gates).from_select(["lane_id", "stage", "ordinal", "width"], wanted)
