@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pipeline.retry import Backoff
     from pipeline.stages import (
         AssembleContext,
+        AsyncStageContext,
         Done,
         Fail,
         Hold,
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
         Stage,
         StageContext,
     )
-    from pipeline.views import Draft, Finding, Found, LivePage, PageCard, Severity, TopicView
+    from pipeline.views import Draft, Finding, Found, LivePage, Page, PageCard, Severity, TopicView
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AssembleContext",
+    "AsyncStageContext",
     "Backoff",
     "Done",
     "Draft",
@@ -35,6 +37,7 @@ __all__ = [
     "Hold",
     "LivePage",
     "Outcome",
+    "Page",
     "PageCard",
     "Reject",
     "Repair",
@@ -51,7 +54,9 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Site",), "pipeline.project.site"),
     **dict.fromkeys(("Backoff",), "pipeline.retry"),
-    **dict.fromkeys(("Draft", "Finding", "Found", "LivePage", "PageCard", "Severity", "TopicView"), "pipeline.views"),
+    **dict.fromkeys(
+        ("Draft", "Finding", "Found", "LivePage", "Page", "PageCard", "Severity", "TopicView"), "pipeline.views"
+    ),
 }
 
 

@@ -9,8 +9,8 @@ import threading
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.db import make_engine, reason
-from pipeline.runner import Holding, now
+from pipeline.db import Prepare, make_engine, reason
+from pipeline.holding import Holding, now
 from pipeline.service.work import Work
 
 log = logging.getLogger("pipeline")
@@ -19,8 +19,8 @@ log = logging.getLogger("pipeline")
 class Heartbeat:
     """Renews what is in ``held`` until told to stop."""
 
-    def __init__(self, url: str, schema: str, name: str) -> None:
-        self._engine = make_engine(url, schema=schema, connections=1, name=f"{name} heartbeat")
+    def __init__(self, url: str, schema: str, name: str, *, prepare: Prepare = "auto") -> None:
+        self._engine = make_engine(url, schema=schema, connections=1, name=f"{name} heartbeat", prepare=prepare)
         self._work = Work(self._engine)
         self._held: dict[int, Holding] = {}
         self._lock = threading.Lock()

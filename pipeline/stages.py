@@ -4,14 +4,14 @@ A stage is a class with ``run``. It gets frozen views and a context, and returns
 it can be tested without a database. What it does outside goes through ``ctx.ledger`` only.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, Protocol
 
 from pipeline.project.site import Site
 from pipeline.retry import Backoff
-from pipeline.views import Draft, Finding, Found, LivePage, PageCard, TopicView
+from pipeline.views import Draft, Finding, Found, LivePage, Page, PageCard, TopicView
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,44 @@ class Corpus(Protocol):
         ...
 
 
-class StageContext(Protocol):
-    """What a stage gets beside its topic."""
+class SiteLedger(Ledger, Protocol):
+    """The ledger of the assemble job, which publishes many pages at once."""
+
+    def publish_all(self, target: str, pages: Sequence[Page]) -> int:
+        """Publish the pages in their order, with one intent and one confirmation; how many had to be written.
+
+        Raises as ``publish`` does; what was written before is confirmed all the same.
+        """
+        ...
+
+
+class AsyncLedger(Protocol):
+    """The ledger of an async stage: the same call, awaited. ``look`` and ``act`` may be plain or async functions."""
+
+    async def publish(
+        self,
+        target: str,
+        key: str,
+        hash: str,
+        look: Callable[[], Found | Awaitable[Found | None] | None],
+        act: Callable[[], str | Awaitable[str]],
+        *,
+        topic_id: int | None = None,
+        revision: int | None = None,
+        inputs: str = "",
+    ) -> bool: ...
+
+
+class AsyncCorpus(Protocol):
+    """The corpus of an async stage: the same questions, awaited."""
+
+    async def unknown(self, paths: Collection[str]) -> set[str]: ...
+    async def twins(self, draft: Draft) -> Mapping[str, Sequence[str]]: ...
+    async def lane(self, name: str) -> Sequence[PageCard]: ...
+
+
+class _Given(Protocol):
+    """What every stage gets beside its topic."""
 
     @property
     def site(self) -> Site: ...
@@ -143,13 +179,30 @@ class StageContext(Protocol):
         """Those that sent the pass back, for the next round."""
         ...
 
+    def cancelled(self) -> bool:
+        """True once the result is no longer wanted: lease lost, deadline over, cancel asked, worker stopping hard."""
+        ...
+
+
+class StageContext(_Given, Protocol):
+    """What a stage gets beside its topic."""
+
     @property
     def corpus(self) -> Corpus: ...
     @property
     def ledger(self) -> Ledger: ...
-    def cancelled(self) -> bool:
-        """True once the result is no longer wanted: lease lost, deadline over, cancel asked, worker stopping hard."""
-        ...
+
+
+class AsyncStageContext(_Given, Protocol):
+    """What an async stage gets: the same names; what asks the database or publishes is awaited.
+
+    Once ``cancelled()`` is true, the task is cancelled as well.
+    """
+
+    @property
+    def corpus(self) -> AsyncCorpus: ...
+    @property
+    def ledger(self) -> AsyncLedger: ...
 
 
 class AssembleContext(Protocol):
@@ -160,7 +213,7 @@ class AssembleContext(Protocol):
     @property
     def corpus(self) -> Corpus: ...
     @property
-    def ledger(self) -> Ledger: ...
+    def ledger(self) -> SiteLedger: ...
     def pages(self) -> Iterator[LivePage]:
         """Live pages with their content, by lane and position; then the site's own artefacts."""
         ...
@@ -173,6 +226,10 @@ class Stage:
 
     ``width``: 1 is strict order within a lane, k at most k at once in a lane, None no limit.
     ``target``: the name of what it acts on outside, or None.
+
+    ``def run`` runs in a thread, ``async def run`` on the worker's event loop; with
+    ``executor = "process"``, ``def run`` has a process of its own, which is killed at the ``deadline``.
+    The others are told, and should heed ``cancelled()``.
     """
 
     name: ClassVar[str] = ""  # default: the class's name in snake case
@@ -181,10 +238,14 @@ class Stage:
     retry: ClassVar[Backoff] = Backoff()
     lease: ClassVar[timedelta] = timedelta(seconds=30)
     deadline: ClassVar[timedelta | None] = None
-    executor: ClassVar[Literal["thread"]] = "thread"
+    executor: ClassVar[Literal["thread", "process"]] = "thread"
 
-    def run(self, topic: TopicView, ctx: StageContext) -> Outcome:
-        """Work on one topic; return what became of it. An exception counts as Retry."""
+    # Any, so that a stage may say which of the two contexts it takes.
+    def run(self, topic: TopicView, ctx: Any) -> Outcome | Awaitable[Outcome]:
+        """Work on one topic; return what became of it. An exception counts as Retry.
+
+        ``ctx`` is a StageContext, or an AsyncStageContext for ``async def run``.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define run(topic, ctx)")
 
     def fingerprint(self, site: Site, type: str) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -102,6 +102,23 @@ class Found:
 
     hash: str
     remote: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is to be at one path of a target.
+
+    ``look`` answers what the target has there now, or None; ``act`` changes the target and answers its version tag.
+    Without a topic it is an artefact of the site.
+    """
+
+    key: str
+    hash: str
+    look: Callable[[], Found | None]
+    act: Callable[[], str]
+    topic_id: int | None = None
+    revision: int | None = None
+    inputs: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One worker process: claim up to free capacity, run in threads, acknowledge in batches; engine room.
+"""One worker process: claim up to free capacity, have stages run, acknowledge in batches; engine room.
 
 Claims are short transactions, stages run outside any, and capacity is free again only when an acknowledgement has been
 committed. Three connections: this loop's, the heartbeat's, and one that the stages' ledger and questions share.
@@ -9,31 +9,30 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.build import connect, services
-from pipeline.db import is_passing, make_engine, reason
+from pipeline.db import is_passing, make_engine, reason, refusal
 from pipeline.errors import DatabaseError, PipelineError
+from pipeline.executors import Executors
 from pipeline.heartbeat import Heartbeat
 from pipeline.holder import me
+from pipeline.holding import Holding, now
 from pipeline.project.loading import Stages
 from pipeline.project.site import Site, load_site
-from pipeline.runner import Holding, Runner, now
-from pipeline.service.work import BEGINNING, Ack, Fate, Prefix, Verb
+from pipeline.rota import Rota
+from pipeline.runner import Runner
+from pipeline.service.work import Ack, Fate, Verb
 from pipeline.settings import Settings
-from pipeline.stages import SiteStage
-from pipeline.states import ASSEMBLE
 from pipeline.upkeep import Upkeep
 from pipeline.views import Claim
 
 log = logging.getLogger("pipeline")
 
-SITES_A_CLAIM = 32
 MISSES = 5  # flushes behind a busy gate before it is waited for
 LOOK_AGAIN = 1.0  # seconds between two looks for prefixes, and for what lies before a floor
 
@@ -60,16 +59,15 @@ class Worker:
         self._only = site
         self._name = me()
         self.stop = threading.Event()
-        self._done: queue.SimpleQueue[tuple[Holding, Ack]] = queue.SimpleQueue()
+        # No SimpleQueue: a signal whose handler outlasts the time that was left makes its get() wait for ever.
+        self._done: queue.Queue[tuple[Holding, Ack]] = queue.Queue()
         self._held: dict[int, Holding] = {}
         self._unsaid: dict[int, _Pending] = {}
-        self._ready: set[tuple[int, str, int]] = set()
-        self._floors: dict[tuple[int, str, int], tuple[datetime, int]] = {}
+        self._rota = Rota(stages)
         self._looked_at = float("-inf")
         self._sites: dict[int, Site] = {}
         self._unreadable: set[str] = set()
         self._site_ids: list[int] = []
-        self._turn = 0
         self._well = True
         self._idle = 0.0
         self.finished = 0
@@ -78,20 +76,25 @@ class Worker:
     def run(self) -> None:
         """Work until stopped. Raises DatabaseError when the server cannot be used at the start."""
         with connect(self._url, self._settings, name="pipeline worker", connections=1) as mine:
-            shared = make_engine(self._url, schema=self._settings.db_schema, connections=1, name="pipeline stages")
+            shared = make_engine(
+                self._url,
+                schema=self._settings.db_schema,
+                connections=1,
+                name="pipeline stages",
+                prepare=self._settings.prepare,
+            )
             self._services = mine
-            self._runner = Runner(services(shared), self._stages)
-            self._heartbeat = Heartbeat(self._url, self._settings.db_schema, "pipeline")
+            runner = Runner(services(shared), self._stages)
+            self._heartbeat = Heartbeat(self._url, self._settings.db_schema, "pipeline", prepare=self._settings.prepare)
             self._upkeep = Upkeep(mine, lambda: self._site_ids, self._settings.reap)
-            pool = ThreadPoolExecutor(self._settings.concurrency, thread_name_prefix="stage")
+            self._executors = Executors(runner, self._root, self._settings.concurrency, self._came)
             self._heartbeat.start()
             try:
                 while not self.stop.is_set():
-                    self._guarded(lambda: self._step(pool))
+                    self._guarded(self._step)
                 self._wind_down()
             finally:
-                # A stage that does not heed cancelled() may run on; the process ends without it.
-                pool.shutdown(wait=False, cancel_futures=True)
+                self._executors.close()
                 self._heartbeat.stop()
                 shared.dispose()
 
@@ -101,7 +104,10 @@ class Worker:
             step()
         except SQLAlchemyError as error:
             if not is_passing(error):
-                raise DatabaseError(f"the database does not understand this release: {reason(error)}") from error
+                role = make_url(self._url).username
+                raise DatabaseError(
+                    f"the database refused: {refusal(error, schema=self._settings.db_schema, role=role)}"
+                ) from error
             if self._well:
                 log.warning("the database is away, work stands still: %s", reason(error))
                 self._well, self._idle = False, 0.1
@@ -118,12 +124,12 @@ class Worker:
         while not self.stop.is_set() and time.monotonic() < until:
             time.sleep(0.05)
 
-    def _step(self, pool: ThreadPoolExecutor) -> None:
+    def _step(self) -> None:
         if not self._heartbeat.alive:
             raise PipelineError("the heartbeat thread has died; this worker stops")
         self._look()
         self._flush()
-        claimed = self._claim(pool)
+        claimed = self._claim()
         if claimed:
             self._idle = 0.0
             return
@@ -144,9 +150,9 @@ class Worker:
         if self._only is not None and site_id is None:
             return
         if self._upkeep.due():
-            self._ready |= self._upkeep.run()
-        self._ready |= set(self._services.work.prefixes(site_id))
-        self._floors.clear()
+            self._rota.ready |= self._upkeep.run()
+        self._rota.ready |= set(self._services.work.prefixes(site_id))
+        self._rota.floors.clear()
 
     def _known_sites(self) -> list[int]:
         """The sites to work on: those that the database has and whose folder here can be read.
@@ -165,70 +171,28 @@ class Worker:
         self._site_ids = sorted(self._sites)
         return self._site_ids
 
-    def _claim(self, pool: ThreadPoolExecutor) -> bool:
+    def _claim(self) -> bool:
         room = self._settings.concurrency - len(self._held)
-        prefixes = self._shares(room)
+        prefixes = self._rota.shares(room, self._sites)
         if not prefixes:
             return False
         asked_at = now()
         claims = self._services.work.claim(prefixes, self._name)
-        got: dict[tuple[int, str, int], int] = {}
-        for c in claims:
-            key = (c.site_id, c.stage, c.priority)
-            got[key] = got.get(key, 0) + 1
-            if c.run_at is not None:
-                self._floors[key] = (c.run_at, c.job_id)
-        for p in prefixes:
-            key = (p.site_id, p.stage, p.priority)
-            if got.get(key, 0) < p.share:
-                self._ready.discard(key)  # empty; the next look, or a write of ours, names it again
-                self._floors.pop(key, None)
+        self._rota.took(prefixes, claims)
         holdings = [self._holding(c, asked_at) for c in claims]
         self._heartbeat.hold(holdings)
         for holding in holdings:
             self._held[holding.claim.fence] = holding
-            future = pool.submit(self._run, holding)
-            future.add_done_callback(_tell)
+            self._executors.start(holding)
         return bool(claims)
-
-    def _shares(self, room: int) -> list[Prefix]:
-        """Which prefixes to ask, later stages first; shares sum to the room, sites take turns."""
-        known = {name: place for place, name in enumerate(self._stages.pipeline)}
-        known[ASSEMBLE] = len(known)  # without such a stage it is settled by the runner, or it would stand for ever
-        mine = [key for key in self._ready if key[0] in self._sites and key[1] in known]
-        if room <= 0 or not mine:
-            return []
-        sites = sorted({key[0] for key in mine})
-        self._turn += 1
-        start = self._turn % len(sites)
-        chosen = (sites[start:] + sites[:start])[:SITES_A_CLAIM]
-        # One claim in eight goes without regard to priority, so that none starves.
-        ageing = self._turn % 8 == 0
-        order = sorted(
-            (key for key in mine if key[0] in chosen),
-            key=lambda key: (0 if ageing else key[2], -known[key[1]], chosen.index(key[0])),
-        )
-        share, rest = divmod(room, min(len(order), room))
-        return [
-            Prefix(*key, share=share + (place < rest), lease=self._lease(key[1]), floor=self._floors.get(key, FLOOR))
-            for place, key in enumerate(order[:room])
-        ]
-
-    def _lease(self, stage: str) -> timedelta:
-        if stage == ASSEMBLE:
-            return (self._stages.assemble or SiteStage()).lease
-        return self._stages.pipeline[stage].lease
 
     def _holding(self, claim: Claim, asked_at: float) -> Holding:
         holding = Holding(claim, 0.0, self._sites[claim.site_id])
         holding.extend(asked_at)
         return holding
 
-    def _run(self, holding: Holding) -> None:
-        if holding.stop:
-            return
-        holding.started = True
-        self._done.put((holding, self._runner.run(holding)))
+    def _came(self, holding: Holding, ack: Ack) -> None:
+        self._done.put((holding, ack))
 
     def _collect(self, patience: float) -> None:
         """Take the results that are there; wait for the first at most ``patience`` seconds."""
@@ -244,7 +208,7 @@ class Worker:
         fence = holding.claim.fence
         if not holding.ours():
             self._lose(fence, "its lease ran out here" if not holding.lost else "another worker has it")
-        elif fence in self._held:
+        elif fence in self._held and fence not in self._unsaid:  # what is being given back stays given back
             self._unsaid[fence] = _Pending(ack)
 
     def _lose(self, fence: int, why: str) -> None:
@@ -276,7 +240,7 @@ class Worker:
         if not group:
             return
         settled = self._services.work.acknowledge([p.ack for p in group], wait=wait)
-        self._ready |= settled.ready
+        self._rota.ready |= settled.ready
         for pending in group:
             fence = pending.ack.claim.fence
             fate = settled.fates[fence]
@@ -300,6 +264,9 @@ class Worker:
             self._try_for(give_up, self._flush)
         for holding in self._held.values():
             holding.stop = True
+        # First, so that nothing runs any more of what others may take up.
+        self._executors.cut()
+        self._collect(0)
         rest = [h for f, h in self._held.items() if f not in self._unsaid]
         for holding in rest:
             self._unsaid[holding.claim.fence] = _Pending(Ack(holding.claim, Verb.RELEASE, error="the worker stopped"))
@@ -319,12 +286,3 @@ class Worker:
                 log.warning("cannot give back yet: %s", reason(error))
             self._well = False
             time.sleep(min(0.5, max(until - time.monotonic(), 0)))
-
-
-FLOOR = (BEGINNING, 0)
-
-
-def _tell(future: "Future[None]") -> None:
-    """A thread of the pool must not die in silence."""
-    if not future.cancelled() and (error := future.exception()) is not None:
-        log.error("a stage thread failed: %s: %s", type(error).__name__, error)

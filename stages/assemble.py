@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
-from pipeline import AssembleContext, Done, LivePage, Outcome, PageCard, Retry, Site, SiteStage
+from pipeline import AssembleContext, Done, LivePage, Outcome, Page, PageCard, Retry, Site, SiteStage
 from pipeline.content import (
+    FILES,
     Entry,
     FilesTarget,
     Lane,
@@ -23,36 +24,40 @@ from pipeline.content import (
     style,
 )
 
+AT_ONCE = 50  # pages in one intent, and in memory
 STOPPED = Retry("stopped before all was built; the next run goes on")
 
 
 class Assemble(SiteStage):
     """Builds again what is out of date, and nothing else; the sitemap comes after the pages it names."""
 
-    target = "files"
+    target = FILES
 
     def run(self, site: Site, ctx: AssembleContext) -> Outcome:
         target = FilesTarget(site.output)
         lanes: dict[str, Lane] = {}
         entries: list[Entry] = []
         built = 0
+        batch: list[Page] = []
         try:
             target.sweep(older_than=timedelta(hours=1))
-            for page in ctx.pages():
+            for live in ctx.pages():
                 if ctx.cancelled():
                     return STOPPED
-                if page.card is None:
+                if live.card is None:
                     continue  # an artefact: made below
-                if page.card.lane not in lanes:
-                    lanes[page.card.lane] = lane_of(ctx.corpus.lane(page.card.lane))
-                built += _rebuild(site, ctx, target, page, page.card, lanes[page.card.lane])
-                entries.append(entry_of(page, page.card))
+                if live.card.lane not in lanes:
+                    lanes[live.card.lane] = lane_of(ctx.corpus.lane(live.card.lane))
+                entries.append(entry_of(live, live.card))
+                if page := _rebuilt(site, ctx, target, live, live.card, lanes[live.card.lane]):
+                    batch.append(page)
+                if len(batch) == AT_ONCE:
+                    built += ctx.ledger.publish_all(FILES, batch)
+                    batch.clear()
             artefacts = {"style.css": style(), "index.html": home(site, lanes), "feed.xml": feed(site, entries)}
             artefacts |= {"robots.txt": robots(site), **sitemaps(site, entries)}
-            for key, data in artefacts.items():
-                if ctx.cancelled():
-                    return STOPPED
-                built += target.publish(ctx.ledger, key, data, cancelled=ctx.cancelled)
+            batch += [target.page(key, data, cancelled=ctx.cancelled) for key, data in artefacts.items()]
+            built += ctx.ledger.publish_all(FILES, batch)
         except TargetError as error:
             return Retry(str(error))
         return Done(metrics={"pages": len(entries), "built": built})
@@ -68,23 +73,23 @@ class Assemble(SiteStage):
             return False
 
 
-def _rebuild(site: Site, ctx: AssembleContext, target: FilesTarget, page: LivePage, card: PageCard, lane: Lane) -> bool:
-    """Build one live page again if its surroundings changed or its file is not what the ledger says."""
-    if page.draft is None:
-        return False
+def _rebuilt(
+    site: Site, ctx: AssembleContext, target: FilesTarget, live: LivePage, card: PageCard, lane: Lane
+) -> Page | None:
+    """A live page built again, if its surroundings changed or its file is not what the ledger says."""
+    if live.draft is None:
+        return None
     # It is built where it is live now; a new address is the business of its own next pass.
-    card = replace(card, path=page.path.removesuffix("index.html"))
-    shown = model(site, card, page.draft, lane)
-    hash = inputs(site, shown, page.draft)
-    if hash == page.inputs and target.holds(page):
-        return False
-    data = render(site, shown, page.draft)
-    return target.publish(
-        ctx.ledger,
-        page.path,
-        data,
+    card = replace(card, path=live.path.removesuffix("index.html"))
+    shown = model(site, card, live.draft, lane)
+    hash = inputs(site, shown, live.draft)
+    if hash == live.inputs and target.holds(live):
+        return None
+    return target.page(
+        live.path,
+        render(site, shown, live.draft),
         cancelled=ctx.cancelled,
         topic_id=card.topic_id,
-        revision=page.revision,
+        revision=live.revision,
         inputs=hash,
     )

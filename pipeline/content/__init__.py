@@ -1,7 +1,7 @@
 """Drafts, rules, rendering and the files target: what the ready-made stages are made of."""
 
 from pipeline.content.artefacts import Entry, entry_of, feed, home, robots, sitemaps
-from pipeline.content.files import FilesTarget, file_key
+from pipeline.content.files import FILES, FilesTarget, file_key
 from pipeline.content.generate import fingerprint, generate
 from pipeline.content.pages import Lane, PageModel, card_of, inputs, lane_of, model, render, site_hash
 from pipeline.content.rules import check
@@ -9,6 +9,7 @@ from pipeline.content.theming import style
 from pipeline.errors import ProjectError, TargetError
 
 __all__ = [
+    "FILES",
     "Entry",
     "FilesTarget",
     "Lane",

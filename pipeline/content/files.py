@@ -21,10 +21,9 @@ from pathlib import Path
 from pipeline import holder
 from pipeline.errors import LeaseLost, TargetError
 from pipeline.project.topics import DEVICES
-from pipeline.stages import Ledger
-from pipeline.views import Found, LivePage
+from pipeline.views import Found, LivePage, Page
 
-NAME = "files"  # of this target, in the ledger
+FILES = "files"  # of this target, in the ledger
 SEGMENT = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9]+)?")
 MAX_SEGMENT_BYTES = 200
 MAX_KEY_BYTES = 1020
@@ -113,9 +112,8 @@ class FilesTarget:
             os.fsync(folder)
             return tag
 
-    def publish(
+    def page(
         self,
-        ledger: Ledger,
         key: str,
         data: bytes,
         *,
@@ -123,10 +121,9 @@ class FilesTarget:
         topic_id: int | None = None,
         revision: int | None = None,
         inputs: str = "",
-    ) -> bool:
-        """Make the file hold these bytes, through the ledger; True when something was done."""
-        return ledger.publish(
-            NAME,
+    ) -> Page:
+        """These bytes as a page for the ledger; ``cancelled`` is asked once more right before they are put in place."""
+        return Page(
             key,
             hashlib.sha256(data).hexdigest(),
             lambda: self.look(key),

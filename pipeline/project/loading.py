@@ -5,12 +5,15 @@ import inspect
 import sys
 import traceback
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 
 from pipeline.errors import StagesError
 from pipeline.stages import SiteStage, Stage, stage_name
 from pipeline.states import ASSEMBLE
+
+EXECUTORS = ("thread", "process")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +75,22 @@ def _stage(place: int, item: object) -> Stage:
         raise StagesError(f"stage name {name!r} ({item.__name__}) cannot be used; choose another word")
     if item.run is Stage.run:
         raise StagesError(f"stage {item.__name__} defines no run(self, topic, ctx)")
-    if inspect.iscoroutinefunction(item.run):
-        raise StagesError(f"stage {item.__name__}.run is async; only plain functions can be run, in threads")
-    if item.executor != "thread":
-        raise StagesError(f"stage {item.__name__} asks for executor {item.executor!r}; there is 'thread'")
+    if inspect.isgeneratorfunction(item.run) or inspect.isasyncgenfunction(item.run):
+        raise StagesError(f"stage {item.__name__}.run yields; it must return one outcome")
+    if item.executor not in EXECUTORS:
+        raise StagesError(
+            f"stage {item.__name__} asks for executor {item.executor!r}; there is 'thread' (for async run: the event"
+            " loop) and 'process'"
+        )
+    if item.executor == "process" and inspect.iscoroutinefunction(item.run):
+        raise StagesError(
+            f"stage {item.__name__} is async and asks for executor 'process'; a process runs plain functions:"
+            " write def run, or leave executor out"
+        )
+    for key in ("deadline", "lease"):
+        time = getattr(item, key)
+        if not (isinstance(time, timedelta) and time > timedelta(0)) and not (key == "deadline" and time is None):
+            raise StagesError(f"stage {item.__name__} has {key} {time!r}; use a timedelta greater than 0")
     if item.width is not None and (not isinstance(item.width, int) or item.width < 1):
         raise StagesError(f"stage {item.__name__} has width {item.width!r}; use 1, a greater number, or None")
     try:
@@ -89,4 +104,6 @@ def _assemble(item: object) -> SiteStage | None:
         return None
     if not (inspect.isclass(item) and issubclass(item, SiteStage)):
         raise StagesError(f"stages:ASSEMBLE is {item!r}, which is no SiteStage class")
+    if inspect.iscoroutinefunction(item.run) or getattr(item, "executor", "thread") != "thread":
+        raise StagesError(f"stages:ASSEMBLE {item.__name__} must have a plain def run; it runs in a thread")
     return item()

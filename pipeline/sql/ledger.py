@@ -10,6 +10,8 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
+    CompoundSelect,
     FromClause,
     Select,
     Text,
@@ -22,25 +24,36 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    union_all,
     update,
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.sql.dml import ReturningUpdate
+from sqlalchemy.sql.selectable import TableValuedAlias
 
 from pipeline.clock import Clock
-from pipeline.sql.batch import word
+from pipeline.sql.batch import table, word
 from pipeline.sql.tables import jobs, lanes, publications, revisions, topics
 from pipeline.states import JobState as S
 
 TOKEN = bindparam("p_token", type_=Uuid())
 FENCE = bindparam("p_fence", type_=BigInteger)
 SITE = bindparam("p_site_id", type_=BigInteger)
-TOPIC = bindparam("p_topic_id", type_=BigInteger)
 TARGET = bindparam("p_target", type_=Text)
-PATH = bindparam("p_path", type_=Text)
-HASH = bindparam("p_hash", type_=Text)
-REVISION = bindparam("p_revision", type_=BigInteger)
-INPUTS = bindparam("p_inputs", type_=Text)
+
+
+def pages() -> TableValuedAlias:
+    """The batch parameter ``pages``: what is to be, or was, published; without a topic an artefact of the site."""
+    return table(
+        "pages",
+        publication_id=BigInteger,
+        topic_id=BigInteger,
+        path=Text,
+        hash=Text,
+        revision=BigInteger,
+        inputs=Text,
+        remote=Text,
+    )
 
 
 @cache
@@ -59,38 +72,56 @@ def reservation() -> Select[int]:
 
 @cache
 def put() -> Any:
-    """Make the publication's row if there is none yet. A conflict on the path shows when the row is looked for."""
-    values = {
-        "site_id": SITE,
-        "topic_id": TOPIC,
-        "target": TARGET,
-        "intent_path": PATH,
-        "intent_hash": HASH,
-    }
-    return upsert(publications).values(values).on_conflict_do_nothing()
+    """Make the rows that are missing, in the order of their paths. A conflict shows when the rows are looked for."""
+    new = pages()
+    rows = select(SITE, new.c.topic_id, TARGET, new.c.path, new.c.hash).order_by(new.c.path)
+    columns = ["site_id", "topic_id", "target", "intent_path", "intent_hash"]
+    return upsert(publications).from_select(columns, rows).on_conflict_do_nothing()
 
 
-def _this() -> Any:
-    """The row of this topic, or of this artefact of the site, at this target."""
-    return and_(
-        publications.c.site_id == SITE,
-        publications.c.target == TARGET,
-        or_(
-            publications.c.topic_id == TOPIC,
-            and_(TOPIC.is_(None), publications.c.topic_id.is_(None), publications.c.intent_path == PATH),
-        ),
-    )
+@cache
+def owners() -> CompoundSelect[Any]:
+    """``(path, slug)`` of those paths that another topic, or the site itself, has: live or intended."""
+
+    def having(column: ColumnElement[str]) -> Select[Any]:
+        new = pages()
+        at = and_(publications.c.site_id == SITE, publications.c.target == TARGET, column == new.c.path)
+        return (
+            select(new.c.path, topics.c.slug)
+            .select_from(new.join(publications, at).outerjoin(topics, topics.c.id == publications.c.topic_id))
+            .where(publications.c.topic_id.is_distinct_from(new.c.topic_id))
+        )
+
+    return union_all(having(publications.c.intent_path), having(publications.c.live_path))
 
 
 @cache
 def lock() -> Select[Any]:
-    return select(publications.c.id).where(_this()).with_for_update(key_share=True)
+    """Lock the rows of these topics and artefacts at this target, in id order; returns ``(id, topic_id, path)``."""
+    new, artefacts = pages(), pages()
+    here = (publications.c.site_id == SITE, publications.c.target == TARGET)
+    of_topics = (
+        select(publications.c.id)
+        .select_from(new.join(publications, publications.c.topic_id == new.c.topic_id))
+        .where(*here)
+    )
+    of_the_site = (
+        select(publications.c.id)
+        .select_from(artefacts.join(publications, publications.c.intent_path == artefacts.c.path))
+        .where(*here, artefacts.c.topic_id.is_(None), publications.c.topic_id.is_(None))
+    )
+    return (
+        select(publications.c.id, publications.c.topic_id, publications.c.intent_path)
+        .where(publications.c.id.in_(union_all(of_topics, of_the_site)))
+        .order_by(publications.c.id)
+        .with_for_update(key_share=True)
+    )
 
 
 @cache
 def intend(clock: Clock) -> ReturningUpdate[Any]:
-    """Note what is about to be done; returns ``(id, live_hash)``. No row: another live reservation is at it."""
-    other = jobs.alias("other")
+    """Note what is about to be done; returns ids. A missing one: another live reservation is at it."""
+    new, other = pages(), jobs.alias("other")
     taken = exists().where(
         other.c.state == word(S.RESERVED),
         other.c.token == publications.c.intent_token,
@@ -100,42 +131,26 @@ def intend(clock: Clock) -> ReturningUpdate[Any]:
     return (
         update(publications)
         .where(
-            publications.c.id == bindparam("p_publication_id", type_=BigInteger),
+            publications.c.id == new.c.publication_id,
             or_(publications.c.intent_token.is_(None), mine, ~taken),
         )
         .values(
-            intent_path=PATH,
-            intent_hash=HASH,
-            intent_revision=REVISION,
-            intent_inputs=INPUTS,
+            intent_path=new.c.path,
+            intent_hash=new.c.hash,
+            intent_revision=new.c.revision,
+            intent_inputs=new.c.inputs,
             intent_token=TOKEN,
             intent_fence=FENCE,
             intent_at=clock.stored(),
         )
-        .returning(publications.c.id, publications.c.live_hash)
-    )
-
-
-@cache
-def owner() -> Select[Any]:
-    """The slug of the topic that has this path, live or intended, if it is another than this one."""
-    return (
-        select(topics.c.slug)
-        .select_from(publications.outerjoin(topics, topics.c.id == publications.c.topic_id))
-        .where(
-            publications.c.site_id == SITE,
-            publications.c.target == TARGET,
-            or_(publications.c.intent_path == PATH, publications.c.live_path == PATH),
-            publications.c.topic_id.is_distinct_from(TOPIC),
-        )
-        .limit(1)
+        .returning(publications.c.id)
     )
 
 
 @cache
 def confirm(clock: Clock) -> ReturningUpdate[Any]:
-    """Note that what was intended is live; returns the id. ``changed_at`` moves only when the content did."""
-    was, now = revisions.alias("was"), revisions.alias("now")
+    """Note that what was intended is live; returns ids. ``changed_at`` moves only when the content did."""
+    new, was, now = pages(), revisions.alias("was"), revisions.alias("now")
     before = select(was.c.content_hash).where(was.c.id == publications.c.live_revision).scalar_subquery()
     after = select(now.c.content_hash).where(now.c.id == publications.c.intent_revision).scalar_subquery()
     same = and_(
@@ -148,17 +163,17 @@ def confirm(clock: Clock) -> ReturningUpdate[Any]:
     return (
         update(publications)
         .where(
-            publications.c.id == bindparam("p_publication_id", type_=BigInteger),
+            publications.c.id == new.c.publication_id,
             publications.c.intent_token == TOKEN,
             publications.c.intent_fence == FENCE,
-            publications.c.intent_hash == HASH,
+            publications.c.intent_hash == new.c.hash,
         )
         .values(
             live_path=publications.c.intent_path,
             live_hash=publications.c.intent_hash,
             live_revision=publications.c.intent_revision,
             live_inputs=publications.c.intent_inputs,
-            live_remote=bindparam("p_remote", type_=Text),
+            live_remote=new.c.remote,
             live_fence=publications.c.intent_fence,
             first_at=func.coalesce(publications.c.first_at, clock.stored()),
             changed_at=case((same, publications.c.changed_at), else_=clock.stored()),

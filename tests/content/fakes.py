@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from pipeline import Done, Draft, Finding, Found, LivePage, Outcome, PageCard, Site, TopicView
+from pipeline import Done, Draft, Finding, Found, LivePage, Outcome, Page, PageCard, Site, TopicView
 from pipeline.content import card_of
 from pipeline.errors import PathTaken, TargetError
 from stages import ASSEMBLE, PIPELINE
@@ -207,6 +207,13 @@ class Context:
             revision=revision,
         )
         return doing
+
+    def publish_all(self, target: str, pages: Sequence[Page]) -> int:
+        more = ("topic_id", "revision", "inputs")
+        return sum(
+            self.publish(target, p.key, p.hash, p.look, p.act, **{name: getattr(p, name) for name in more})
+            for p in pages
+        )
 
 
 class Reader(HTMLParser):
