@@ -1,8 +1,9 @@
-"""The main job: plan what is missing, work until the site is idle, tell what came of it; engine room."""
+"""The main job: plan what is missing, work until the site is idle, tell what came of it. Or look ahead; engine room."""
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,18 +11,19 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import migrate
-from pipeline.build import Services, connect, is_embedded, open_database
+from pipeline.build import Services, connect, is_embedded, open_database, services as build_services
 from pipeline.crew import Crew
-from pipeline.db import reason
-from pipeline.errors import DatabaseError
+from pipeline.db import is_passing, reason
+from pipeline.errors import DatabaseError, Refused
 from pipeline.project.loading import Stages, load_stages
 from pipeline.project.site import Site, load_site
 from pipeline.project.topics import load_topics
-from pipeline.service.planning import StageSpec
-from pipeline.service.reading import SiteStatus, Standing, Trouble
+from pipeline.service.order import Differences, StageSpec
+from pipeline.service.preview import Preview, Previews, of_a_new_site
+from pipeline.service.reading import Reading, SiteStatus, Standing, Trouble
 from pipeline.settings import Settings
 from pipeline.stages import stage_name
-from pipeline.states import HALTING, JobState
+from pipeline.states import ASSEMBLE, HALTING, JobState
 from pipeline.upkeep import reap
 from pipeline.views import Planned, TopicRow, content_hash
 
@@ -57,11 +59,27 @@ class Report:
     waiting: int = 0
     notes: tuple[str, ...] = field(default=())
     stages: tuple[str, ...] = ()  # in their order
+    paused: bool = False  # the site was paused while it ran
+    stranded: int = 0  # jobs at stages that this project does not have
 
     @property
     def exit_code(self) -> int:
         """0: everything is live; 1: something needs a person, or a longer retry."""
-        return 1 if self.troubles or self.later_seconds is not None or self.held or self.waiting else 0
+        left = (
+            self.troubles or self.later_seconds is not None or self.held or self.waiting or self.paused or self.stranded
+        )
+        return 1 if left else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a run would do now, and what could be said of it."""
+
+    site: str
+    preview: Preview
+    assembly: bool
+    stages: tuple[str, ...]  # in their order
+    notes: tuple[str, ...]
 
 
 class Run:
@@ -97,15 +115,62 @@ class Run:
             prepare_schema(url, self._settings, self._say)
             with connect(url, self._settings, name=f"pipeline run {self._slug}") as services:
                 migrate.check_schema(services.engine, self._settings.db_schema)
+                refuse_if_paused(services, self._slug)
                 site_id = services.planning.register(site, specs(stages))
+                for note in order_notes(services.planning.differences(site_id, specs(stages)), self._slug):
+                    self._say(note)
                 planned = services.planning.plan(site_id, topics)
                 passes = self._work(services, site, site_id, stages, topics)
-                return self._report(services, site, site_id, planned, passes, time.monotonic() - began)
+                return self._report(services, site, site_id, stages, planned, passes, time.monotonic() - began)
+
+    def plan(self) -> Outlook:
+        """What ``run`` would do, found without writing anything: no server is made, no schema upgraded."""
+        site = load_site(self._root, self._slug)
+        stages = load_stages(self._root)
+        topics = hashed(site, stages, load_topics(site))
+        strict = any(spec.width == 1 for spec in specs(stages))
+        notes: list[str] = []
+        due = False
+        with self._looking(notes) as services:
+            if services is None:
+                preview = of_a_new_site(topics, strict=strict)
+            else:
+                preview = Previews(services.engine).look(self._slug, topics, strict=strict)
+                due = assembly_is_due(services.reading, site, stages)
+                row = services.reading.site(self._slug)
+                if row is not None:
+                    notes += order_notes(services.planning.differences(row.id, specs(stages)), self._slug)
+        if preview.state == "paused":
+            notes.append(f"the site is paused, so a run is refused; first: pipeline sites resume {self._slug}")
+        assembly = due or any(lane.moves for lane in preview.lanes)
+        names = tuple(stages.pipeline)
+        return Outlook(self._slug, preview, assembly and stages.assemble is not None, names, tuple(notes))
+
+    @contextmanager
+    def _looking(self, notes: list[str]) -> Iterator[Services | None]:
+        """Services whose transactions the server keeps from writing; None where a run would begin with nothing."""
+        if is_embedded(self._settings) and not embedded_is_there(self._root):
+            notes.append("there is no database yet: a run makes one in .pipeline/")
+            yield None
+            return
+        with (
+            open_database(self._settings, self._root) as url,
+            connect(url, self._settings, name=f"pipeline run {self._slug} --plan", connections=1) as services,
+        ):
+            if is_embedded(self._settings) and migrate.current(url, self._settings.db_schema) is None:
+                notes.append("the database is empty: a run prepares it")
+                yield None
+                return
+            migrate.check_schema(services.engine, self._settings.db_schema)
+            yield build_services(services.engine.execution_options(postgresql_readonly=True))
 
     def _work(self, services: Services, site: Site, site_id: int, stages: Stages, topics: Sequence[TopicRow]) -> int:
         reap(services, site_id)
-        self._check_target(services, site, site_id, stages)
-        standing = services.reading.standing(site_id)
+        services.lanes.settle(site_id)
+        services.planning.move_on(site_id)
+        if assembly_is_due(services.reading, site, stages):
+            services.work.touch(site_id)
+        standing = mine(services.reading.standing(site_id), stages)
         total = _unfinished(standing)
         if not self._moving(standing) and not services.work.heal(site_id):
             return 0
@@ -118,9 +183,12 @@ class Run:
                 ended += total - _unfinished(standing)
                 # A topic whose row changed while its pass was under way gets its new pass now.
                 again = services.planning.plan(site_id, topics)
-                if not again.changed and not self._moving(services.reading.standing(site_id)):
+                moving = self._moving(mine(services.reading.standing(site_id), stages)) and not is_paused(
+                    services, self._slug
+                )
+                if not again.changed and not moving:
                     return ended
-                total = _unfinished(services.reading.standing(site_id))
+                total = _unfinished(mine(services.reading.standing(site_id), stages))
         finally:
             crew.stop()
 
@@ -133,12 +201,19 @@ class Run:
             if crew.watch():
                 reap(services, site_id)
             try:
-                standing = services.reading.standing(site_id)
+                standing = mine(services.reading.standing(site_id), stages)
+                if not any(s.state is JobState.RESERVED for s in standing):
+                    services.lanes.settle(site_id)  # what is due and paused is taken by nobody
+                    if is_paused(services, self._slug):
+                        return standing
                 if not any(s.state is JobState.RESERVED or s.due for s in standing):
                     services.operate.hasten(site_id)
-                    if not self._moving(standing) and not services.work.heal(site_id):
+                    moved = services.planning.move_on(site_id) + services.work.heal(site_id)
+                    if not self._moving(standing) and not moved:
                         return standing
             except SQLAlchemyError as error:
+                if not is_passing(error):
+                    raise
                 away_since = away_since or time.monotonic()
                 if time.monotonic() - away_since > AWAY_FOR:
                     raise DatabaseError(f"the database went away and did not come back: {reason(error)}") from error
@@ -156,24 +231,31 @@ class Run:
             for s in standing
         )
 
-    def _check_target(self, services: Services, site: Site, site_id: int, stages: Stages) -> None:
-        """Have the site assembled again when its theme changed, or its target lost something."""
-        stage = stages.assemble
-        if stage is None or stage.target is None:
-            return
-        row = services.reading.site(site.slug)
-        if row is None or row.changed == 0:
-            return  # nothing was ever published
-        pages = services.reading.live(site_id, stage.target, with_content=False)
-        if row.changed > row.built or row.fingerprint != stage.fingerprint(site) or not stage.intact(site, pages):
-            services.work.touch(site_id)
-
     def _report(
-        self, services: Services, site: Site, site_id: int, planned: Planned, passes: int, seconds: float
+        self,
+        services: Services,
+        site: Site,
+        site_id: int,
+        stages: Stages,
+        planned: Planned,
+        passes: int,
+        seconds: float,
     ) -> Report:
         status = services.reading.status(site_id, site.slug)
         later = [s.next_seconds for s in status.standing if s.next_seconds is not None]
         troubled = status.count(*HALTING) > 0
+        paused = is_paused(services, site.slug)
+        notes = [
+            f"lane {line.lane} is paused; go on with: pipeline lanes resume {site.slug}/{line.lane}"
+            for line in services.lanes.list(site_id)
+            if line.state == "paused" and line.waiting
+        ]
+        if paused:
+            notes.append(f"the site was paused meanwhile; go on with: pipeline sites resume {site.slug}")
+        elsewhere = stranded(status.standing, stages)
+        notes += [
+            f"{stands(count)} at stage {name!r}, which stages:PIPELINE lacks" for name, count in elsewhere.items()
+        ]
         return Report(
             site=site.slug,
             planned=planned,
@@ -185,7 +267,10 @@ class Run:
             output=site.output,
             embedded=is_embedded(self._settings),
             waiting=status.count(JobState.WAITING),
+            notes=tuple(notes),
             stages=services.reading.stages(site_id),
+            paused=paused and bool(status.standing),
+            stranded=sum(elsewhere.values()),
         )
 
 
@@ -196,6 +281,82 @@ def prepare_schema(url: str, settings: Settings, say: Callable[[str], None]) -> 
         migrate.upgrade(url, settings.db_schema)
 
 
+def mine(standing: Sequence[Standing], stages: Stages) -> tuple[Standing, ...]:
+    """What this project's workers can move, and whatever somebody holds just now; the rest is waited for in vain."""
+    known = {*stages.pipeline, ASSEMBLE}
+    return tuple(s for s in standing if s.stage in known or s.state is JobState.RESERVED)
+
+
+def stranded(standing: Sequence[Standing], stages: Stages) -> dict[str, int]:
+    """How many jobs would move on at stages that this project does not have."""
+    known = {*stages.pipeline, ASSEMBLE}
+    found: dict[str, int] = {}
+    for s in standing:
+        if s.stage not in known and s.state in (JobState.PENDING, JobState.WAITING):
+            found[s.stage] = found.get(s.stage, 0) + s.count
+    return found
+
+
+def stands(count: int) -> str:
+    return f"{count} job{'s' if count != 1 else ''} stand{'s' if count == 1 else ''}"
+
+
+def order_notes(differences: Differences, slug: str) -> list[str]:
+    """What the author of ``PIPELINE`` should know of the order that the database has."""
+    notes = [
+        f"stage {name!r} is in the database, but not in stages:PIPELINE: its jobs are left to other releases;"
+        f" if it is gone for good: pipeline stages retire {name} --site {slug}"
+        for name in differences.unknown
+    ]
+    notes += [
+        f"stage {name!r} is in stages:PIPELINE, but was retired: topics step over it;"
+        f" to bring it back: pipeline stages restore {name} --site {slug}"
+        for name in differences.retired
+    ]
+    notes += [
+        f"stage {name!r} has width {width(here)} in stages:PIPELINE, but {width(there)} in the database, which is kept"
+        for name, there, here in differences.widths
+    ]
+    return notes
+
+
+def width(value: int | None) -> str:
+    return "None" if value is None else str(value)
+
+
+def is_paused(services: Services, slug: str) -> bool:
+    row = services.reading.site(slug)
+    return row is not None and row.state == "paused"
+
+
+def refuse_if_paused(services: Services, slug: str) -> None:
+    """Nothing of a paused site would ever be claimed: whoever runs it would wait for ever."""
+    if is_paused(services, slug):
+        raise Refused(
+            f"site {slug!r} is paused; see why: pipeline sites show {slug}; go on: pipeline sites resume {slug}"
+        )
+
+
+def assembly_is_due(reading: Reading, site: Site, stages: Stages) -> bool:
+    """Whether the site is to be assembled again: its theme changed, or its target lost something."""
+    stage = stages.assemble
+    if stage is None or stage.target is None:
+        return False
+    row = reading.site(site.slug)
+    if row is None or row.changed == 0:
+        return False  # nothing was ever published
+    if row.changed > row.built or row.fingerprint != stage.fingerprint(site):
+        return True
+    return not stage.intact(site, reading.live(row.id, stage.target, with_content=False))
+
+
+def embedded_is_there(root: Path) -> bool:
+    """Whether the project's embedded server was ever made. Starts nothing."""
+    from pipeline.embedded import EmbeddedServer, embedded_home
+
+    return (EmbeddedServer(embedded_home(root)).home / "data").exists()
+
+
 def specs(stages: Stages) -> list[StageSpec]:
     """What the database is told of the project's stages."""
     return [StageSpec(stage_name(type(stage)), stage.width, stage.retry.attempts) for stage in stages.pipeline.values()]
@@ -203,9 +364,11 @@ def specs(stages: Stages) -> list[StageSpec]:
 
 def hashed(site: Site, stages: Stages, topics: Sequence[TopicRow]) -> list[TopicRow]:
     """The topics with the hash of all that their content depends on: the row, and what the stages add to it."""
-    added: dict[str, list[str]] = {}
+    # By name, and only those that say something: another stage in PIPELINE is by itself no reason to begin anew.
+    added: dict[str, dict[str, str]] = {}
     for kind in {t.type for t in topics}:
-        added[kind] = [stage.fingerprint(site, kind) for stage in stages.pipeline.values()]
+        prints = {name: stage.fingerprint(site, kind) for name, stage in stages.pipeline.items()}
+        added[kind] = {name: text for name, text in prints.items() if text}
     return [replace(t, input_hash=content_hash([t.title, t.type, dict(t.brief), added[t.type]])) for t in topics]
 
 

@@ -79,6 +79,7 @@ TRANSITIONS: dict[str, Transition] = {
         _t("reap", {S.RESERVED}, {S.PENDING, S.REPAIR, S.CANCELLED}, Guard.LEASE),
         _t("cancel", {S.WAITING, S.PENDING, S.RESERVED}, {S.CANCELLED, S.RESERVED}, Guard.STATE),
         _t("requeue", {S.FAILED, S.REPAIR, S.CANCELLED}, {S.WAITING, S.PENDING}, Guard.STATE),
+        _t("retire", {S.WAITING, S.PENDING}, {S.WAITING, S.PENDING}, Guard.STATE),  # its stage; it moves on to the next
         _t("skip", {S.WAITING, S.PENDING, S.FAILED, S.REPAIR, S.CANCELLED}, {S.SKIPPED}, Guard.STATE),
     )
 }
@@ -93,7 +94,7 @@ class LaneState(StrEnum):
 class StageState(StrEnum):
     ACTIVE = "active"
     PAUSED = "paused"
-    RETIRED = "retired"  # no longer in PIPELINE: successors step over it
+    RETIRED = "retired"  # taken out by a person: successors step over it
 
 
 PRIORITIES = (0, 1, 2, 3)

@@ -1,4 +1,5 @@
-"""What any worker does now and then for all: take back what others left, promote what stands ready; engine room.
+"""What any worker does now and then for all: take back what others left, promote what stands ready, let what became
+pending in a paused lane wait; engine room.
 
 Nobody is elected: every guard stands in the write, so any number may do this at once.
 """
@@ -23,7 +24,7 @@ def reap(services: Services, site_id: int | None = None) -> Settled:
 
 
 class Upkeep:
-    """Reaps and heals each ``every``; the first time at once."""
+    """Reaps, settles and heals each ``every``; the first time at once."""
 
     def __init__(self, services: Services, site_ids: Callable[[], list[int]], every: timedelta) -> None:
         self._services = services
@@ -41,5 +42,7 @@ class Upkeep:
         ready: set[tuple[int, str, int]] = set()
         for site_id in self._site_ids():
             ready |= reap(self._services, site_id).ready
+            self._services.lanes.settle(site_id)
+            self._services.planning.move_on(site_id)
             self.healed += self._services.work.heal(site_id)
         return frozenset(ready)

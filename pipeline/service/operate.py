@@ -103,7 +103,7 @@ class Operate(Service):
             )
         if verb == "requeue":
             raise _Overtaken(
-                f"job {missing}: its stage {row.stage!r} is no longer in stages:PIPELINE; name one with --stage"
+                f"job {missing}: its stage {row.stage!r} was retired, and none follows; name one with --stage"
             )
         raise _Overtaken(f"job {missing} moves on faster than it can be {_PAST[verb]}; try again")
 

@@ -196,7 +196,8 @@ UNION ALL
 SELECT 'topics of one path', min(id), count(*) FROM topics GROUP BY site_id, path HAVING count(*) > 1
 """
 
-# A plan in a caller's own transaction promotes nothing at a limited first stage: those wait for upkeep, once.
+# A plan in a caller's own transaction promotes nothing at a limited first stage: those wait for upkeep, once. So does
+# what a worker brings to a stage that was retired while it was on its way.
 _I15 = f"""
 SELECT 'no attempt left' AS fault, id AS job_id, stage FROM jobs WHERE state = 'pending' AND attempts >= max_attempts
 UNION ALL
@@ -204,7 +205,7 @@ SELECT 'no due time', id, stage FROM jobs WHERE state = 'pending' AND isfinite(r
 UNION ALL
 SELECT 'no such stage', j.id, j.stage FROM jobs j
 WHERE j.state = 'pending' AND j.topic_id IS NOT NULL
-  AND NOT EXISTS (SELECT FROM stages s WHERE s.site_id = j.site_id AND s.name = j.stage AND s.state <> 'retired')
+  AND NOT EXISTS (SELECT FROM stages s WHERE s.site_id = j.site_id AND s.name = j.stage)
 UNION ALL
 SELECT 'waits for nothing', j.id, j.stage FROM jobs j JOIN lanes l ON l.id = j.lane_id AND l.state = 'active'
 WHERE j.state = 'waiting' AND j.gate_id IS NULL AND j.hold IS NULL

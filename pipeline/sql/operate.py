@@ -45,13 +45,29 @@ GRANT = bindparam("p_grant", type_=Integer)
 @cache
 def gates_touched(*, whole_lane: bool, entering: bool = False) -> Select[Any]:
     """The ids of the gates that the jobs in ``ids`` stand at; of the stage that they enter; or all of their lanes."""
-    at_stage = gates.c.stage == func.coalesce(STAGE, jobs.c.stage)
+    at_stage = or_(gates.c.stage == func.coalesce(STAGE, jobs.c.stage), gates.c.ordinal == _nearest(jobs))
     reach = true() if whole_lane else or_(gates.c.id == jobs.c.gate_id, at_stage if entering else false())
     return (
         select(gates.c.id)
         .select_from(jobs.join(gates, gates.c.lane_id == jobs.c.lane_id))
         .where(jobs.c.id == IDS, reach)
         .distinct()
+    )
+
+
+def _nearest(job: FromClause) -> ColumnElement[int]:
+    """The ordinal of the stage where a job stands, or of the next one when that was retired."""
+    stood, later = stages.alias("stood"), stages.alias("later")
+    here = select(stood.c.ordinal).where(stood.c.site_id == job.c.site_id, stood.c.name == job.c.stage)
+    return (
+        select(func.min(later.c.ordinal))
+        .where(
+            later.c.site_id == job.c.site_id,
+            later.c.ordinal >= here.correlate(job).scalar_subquery(),
+            later.c.state != word("retired"),
+        )
+        .correlate(job)
+        .scalar_subquery()
     )
 
 
@@ -149,32 +165,34 @@ def take_away(clock: Clock) -> Select[Any]:
 def requeue(clock: Clock) -> Select[Any]:
     """Back to work at the stage where it stood, or at ``stage``, with ``grant`` attempts more.
 
+    When its stage was retired meanwhile, it goes on to the next one, and begins there with ``grant`` attempts.
     Another stage begins a new round there. A pass with no round left needs a stage: the same draft would fail again.
     """
     job = _chosen("requeue")
     target, gate = stages.alias("target"), gates.alias("gate")
     assembly = job.c.stage == word(ASSEMBLE)
-    wanted = func.coalesce(STAGE, job.c.stage)
     moved = and_(STAGE.is_not(None), ~assembly)
+    fresh = or_(moved, target.c.name != job.c.stage)
     at = arrive(gate, job.c.position, job.c.cleared)
     known = or_(assembly, target.c.state != word("retired"))
+    goal = or_(target.c.name == STAGE, and_(STAGE.is_(None), target.c.ordinal == _nearest(job)))
     has_round = or_(STAGE.is_not(None), job.c.error_class.is_distinct_from("rejected"))
     round_ = case((moved, job.c.round + ONE), else_=job.c.round)
     return _act(
         "requeue",
         job,
-        origin=job.outerjoin(target, and_(target.c.site_id == job.c.site_id, target.c.name == wanted)).outerjoin(
-            gate, and_(gate.c.lane_id == job.c.lane_id, gate.c.stage == wanted)
+        origin=job.outerjoin(target, and_(target.c.site_id == job.c.site_id, goal)).outerjoin(
+            gate, and_(gate.c.lane_id == job.c.lane_id, gate.c.stage == target.c.name)
         ),
         where=and_(at.allowed, known, has_round),
         state=at.state,
-        stage=case((assembly, job.c.stage), else_=wanted),
+        stage=case((assembly, job.c.stage), else_=target.c.name),
         gate_id=at.gate_id,
         slot=null(),
         round=round_,
         max_rounds=case((moved, round_ + literal_column(str(ROUNDS))), else_=job.c.max_rounds),
-        attempts=case((moved, literal_column("0")), else_=job.c.attempts),
-        max_attempts=case((moved, GRANT), else_=job.c.attempts + GRANT),
+        attempts=case((fresh, literal_column("0")), else_=job.c.attempts),
+        max_attempts=case((fresh, GRANT), else_=job.c.attempts + GRANT),
         retry_at=null(),
         run_at=func.greatest(job.c.release_at, clock.stored()),
         cancel_requested=false(),

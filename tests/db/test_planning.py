@@ -11,7 +11,7 @@ from pipeline.service.work import Verb
 from pipeline.states import JobState as S
 from pipeline.views import Planned
 from tests.db.conftest import Sql
-from tests.factories import ACTOR, STAGES, Factory, draft_of
+from tests.factories import ACTOR, STAGES, Factory
 
 
 def positions(sql: Sql, lane: str = "lane") -> dict[str, int]:
@@ -205,46 +205,6 @@ def test_register_refuses_to_turn_the_order_round(make: Factory, sql: Sql) -> No
         make.site(stages=(STAGES[1], STAGES[0], STAGES[2]))
 
     assert sql("SELECT * FROM stages ORDER BY ordinal") == before
-
-
-def test_register_refuses_to_strand_jobs(make: Factory, sql: Sql) -> None:
-    """A stage at which a job stands cannot go; once the job has ended, it can, and successors step over it."""
-    first, second = make.advance_to("validate", count=2)
-    with pytest.raises(StagesError, match="'validate' is no longer"):
-        make.site(stages=(STAGES[0], STAGES[2]))
-    assert sql("SELECT 1 FROM stages WHERE state = 'retired'") == []
-
-    make.services.operate.skip([first, second], actor=ACTOR)
-    make.site(stages=(STAGES[0], STAGES[2]))
-    third = make.plan(lane="new")[0]
-    claim = make.claim("generate")[0]
-    make.say(claim, draft=draft_of(claim))
-
-    assert make.job(third).stage == "publish"
-
-
-def test_register_takes_a_stage_back(make: Factory, sql: Sql) -> None:
-    """A stage that was removed and returns stands at its old place."""
-    make.site()
-    make.site(stages=(STAGES[0], STAGES[2]))
-
-    make.site()
-
-    assert {(r.name, r.state) for r in sql("SELECT name, state FROM stages")} == {
-        ("generate", "active"), ("validate", "active"), ("publish", "active")
-    }  # fmt: skip
-
-
-def test_a_stage_that_follows_a_removed_one_finds_room(make: Factory, sql: Sql) -> None:
-    """A new last stage does not collide with one that was removed."""
-    make.site()
-    make.site(stages=STAGES[:2])
-
-    make.site(stages=(*STAGES[:2], StageSpec("deploy", 1, 5)))
-
-    assert [r.name for r in sql("SELECT name FROM stages WHERE state = 'active' ORDER BY ordinal")] == [
-        "generate", "validate", "deploy"
-    ]  # fmt: skip
 
 
 def test_a_site_that_is_described_anew_keeps_its_row(make: Factory, sql: Sql) -> None:

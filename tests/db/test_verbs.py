@@ -18,11 +18,12 @@ from pipeline.states import TRANSITIONS, JobState
 from pipeline.views import Claim
 from tests.conftest import SCHEMA
 from tests.db.conftest import Sql
-from tests.factories import ACTOR, LEASE, Factory, finding
+from tests.factories import ACTOR, LEASE, STAGES, Factory, finding
 
 S = JobState
 WORKER_VERBS = tuple(verb.value for verb in Verb)
 OPERATOR_VERBS = ("cancel", "requeue", "skip")
+AFTER = StageSpec("after", None, 5)
 
 
 def ack(claim: Claim, verb: str) -> Ack:
@@ -75,7 +76,11 @@ def act(make: Factory, verb: str, job_id: int, claim: Claim) -> None:
     if verb in OPERATOR_VERBS:
         getattr(make.services.operate, verb)([job_id], actor=ACTOR)
         return
-    if verb == "promote":
+    if verb == "retire":
+        stage = make.job(job_id).stage
+        make.services.planning.retire(make.site_id, stage, actor=ACTOR)
+        done = make.job(job_id).stage != stage
+    elif verb == "promote":
         done = promote(make) > 0
     elif verb == "claim":
         done = job_id in [c.job_id for c in make.claim(make.job(job_id).stage, 9)]
@@ -91,7 +96,11 @@ def act(make: Factory, verb: str, job_id: int, claim: Claim) -> None:
 
 def stand(make: Factory, verb: str, state: JobState, sql: Sql) -> int:
     """A job in this state, and the world such that nothing but its state may forbid the verb."""
+    if verb == "retire":
+        make.site(stages=(*STAGES, AFTER))
     job_id = make.in_state(state)
+    if verb == "retire" and state is S.DONE:
+        make.say(make.claim(AFTER.name)[0])
     if verb == "promote" and state is S.WAITING:
         make.services.operate.skip([make.job_ids()[0]], actor=ACTOR)  # now it is the head, and was promoted
         sql("UPDATE jobs SET state = 'waiting', slot = NULL WHERE id = :id", id=job_id)
@@ -220,6 +229,8 @@ ROUTES: dict[tuple[str, JobState], Callable[[Factory, Sql], int]] = {
     ("reap", S.CANCELLED): ASKED,
     ("cancel", S.CANCELLED): standing(S.PENDING),
     ("cancel", S.RESERVED): reserved("publish"),
+    ("retire", S.WAITING): lambda make, sql: make.advance_to("validate", count=2)[1],
+    ("retire", S.PENDING): lambda make, sql: make.advance_to("validate")[0],
     ("requeue", S.WAITING): cancelled_behind_the_head,
     ("requeue", S.PENDING): standing(S.FAILED),
     ("skip", S.SKIPPED): standing(S.REPAIR),

@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import asyncpg
 from pipeline.clock import DatabaseClock
 from pipeline.service.planning import StageSpec
 from pipeline.service.work import BEGINNING
-from pipeline.sql import claim, gates, operate, reads, transitions
+from pipeline.sql import claim, gates, operate, reads, stages, transitions
 from pipeline.sql.batch import bound
 from pipeline.sql.transitions import Reach
 from tests.conftest import SCHEMA
@@ -202,11 +202,12 @@ HOT: dict[str, tuple[Executable, set[str]]] = {
     ),
     "halted": (reads.halted(), {"ix_jobs_halted", "ix_jobs_lane_position", "ix_jobs_waiting"}),
     "hasten": (operate.hasten(CLOCK), {"ix_jobs_claim"}),
+    "left-behind": (stages.left_behind(), {"ix_jobs_claim", "ix_jobs_waiting"}),
 }
 
 
 # Those that may walk a whole partial index: all that is reserved, unfinished or waiting; or only its first entry.
-WHOLE = {"expired-of-all", "standing", "ready", "prefixes-of-all"}
+WHOLE = {"expired-of-all", "standing", "ready", "prefixes-of-all", "left-behind"}
 
 
 @pytest.mark.parametrize("name", HOT)

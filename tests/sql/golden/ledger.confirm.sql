@@ -1,6 +1,6 @@
 UPDATE publications
 SET live_path=publications.intent_path, live_hash=publications.intent_hash, live_revision=publications.intent_revision,
-    live_remote=%(p_remote)s::VARCHAR, live_inputs=publications.intent_inputs, live_fence=publications.intent_fence,
+    live_remote=pages_in.remote, live_inputs=publications.intent_inputs, live_fence=publications.intent_fence,
     first_at=coalesce(publications.first_at, clock_timestamp()), changed_at=CASE WHEN (publications.live_path =
     publications.intent_path AND CASE WHEN (publications.topic_id IS NULL) THEN publications.live_hash =
     publications.intent_hash ELSE (
@@ -12,6 +12,8 @@ SET live_path=publications.intent_path, live_hash=publications.intent_hash, live
   FROM revisions AS now
   WHERE now.id = publications.intent_revision
 ) END) THEN publications.changed_at ELSE clock_timestamp() END, intent_token=NULL, intent_fence=NULL, intent_at=NULL
-WHERE publications.id = %(p_publication_id)s::BIGINT AND publications.intent_token = %(p_token)s::UUID AND
-    publications.intent_fence = %(p_fence)s::BIGINT AND publications.intent_hash = %(p_hash)s::VARCHAR
+FROM json_to_recordset(CAST(%(pages)s::JSON AS JSON)) AS pages_in(publication_id BIGINT, topic_id BIGINT, path TEXT,
+    hash TEXT, revision BIGINT, inputs TEXT, remote TEXT)
+WHERE publications.id = pages_in.publication_id AND publications.intent_token = %(p_token)s::UUID AND
+    publications.intent_fence = %(p_fence)s::BIGINT AND publications.intent_hash = pages_in.hash
 RETURNING publications.id

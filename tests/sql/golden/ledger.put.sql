@@ -1,4 +1,6 @@
 INSERT INTO publications (site_id, topic_id, target, intent_path, intent_hash)
-VALUES (%(p_site_id)s::BIGINT, %(p_topic_id)s::BIGINT, %(p_target)s::VARCHAR, %(p_path)s::VARCHAR, %(p_hash)s::VARCHAR)
+SELECT %(p_site_id)s::BIGINT AS anon_1, pages_in.topic_id, %(p_target)s::VARCHAR AS anon_2, pages_in.path, pages_in.hash
+FROM json_to_recordset(CAST(%(pages)s::JSON AS JSON)) AS pages_in(publication_id BIGINT, topic_id BIGINT, path TEXT,
+    hash TEXT, revision BIGINT, inputs TEXT, remote TEXT)
+ORDER BY pages_in.path
 ON CONFLICT DO NOTHING
-RETURNING publications.id

@@ -21,24 +21,31 @@ WITH chosen AS (
       lease_expires_at, chosen.cancel_requested AS cancel_requested, chosen.error_class AS error_class,
       chosen.created_at AS created_at, chosen.finished_at AS finished_at, CAST(CASE WHEN (gate.id IS NOT NULL AND
       (gate.width > 1 OR chosen.position > gate.passed AND chosen.cleared < gate.ordinal)) THEN 'waiting' ELSE 'pending'
-      END AS TEXT) AS new_state, CAST(CASE WHEN (chosen.stage = 'assemble') THEN chosen.stage ELSE
-      coalesce(%(p_stage)s::VARCHAR, chosen.stage) END AS TEXT) AS new_stage, CAST(CASE WHEN (gate.id IS NOT NULL AND
-      (gate.width > 1 OR chosen.position > gate.passed AND chosen.cleared < gate.ordinal)) THEN gate.id END AS BIGINT)
-      AS new_gate_id, CAST(NULL AS INTEGER) AS new_slot, CAST(CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND
-      chosen.stage != 'assemble') THEN chosen.round + 1 ELSE chosen.round END AS SMALLINT) AS new_round, CAST(CASE WHEN
-      (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage != 'assemble') THEN CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL
-      AND chosen.stage != 'assemble') THEN chosen.round + 1 ELSE chosen.round END + 3 ELSE chosen.max_rounds END AS
-      SMALLINT) AS new_max_rounds, CAST(CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage != 'assemble') THEN
-      0 ELSE chosen.attempts END AS INTEGER) AS new_attempts, CAST(CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND
-      chosen.stage != 'assemble') THEN %(p_grant)s::INTEGER ELSE chosen.attempts + %(p_grant)s::INTEGER END AS INTEGER)
-      AS new_max_attempts, CAST(NULL AS TIMESTAMP WITH TIME ZONE) AS new_retry_at, CAST(greatest(chosen.release_at,
-      clock_timestamp()) AS TIMESTAMP WITH TIME ZONE) AS new_run_at, CAST(false AS BOOLEAN) AS new_cancel_requested,
-      CAST(NULL AS TEXT) AS new_error_class
+      END AS TEXT) AS new_state, CAST(CASE WHEN (chosen.stage = 'assemble') THEN chosen.stage ELSE target.name END AS
+      TEXT) AS new_stage, CAST(CASE WHEN (gate.id IS NOT NULL AND (gate.width > 1 OR chosen.position > gate.passed AND
+      chosen.cleared < gate.ordinal)) THEN gate.id END AS BIGINT) AS new_gate_id, CAST(NULL AS INTEGER) AS new_slot,
+      CAST(CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage != 'assemble') THEN chosen.round + 1 ELSE
+      chosen.round END AS SMALLINT) AS new_round, CAST(CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage !=
+      'assemble') THEN CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage != 'assemble') THEN chosen.round + 1
+      ELSE chosen.round END + 3 ELSE chosen.max_rounds END AS SMALLINT) AS new_max_rounds, CAST(CASE WHEN
+      (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage != 'assemble' OR target.name != chosen.stage) THEN 0 ELSE
+      chosen.attempts END AS INTEGER) AS new_attempts, CAST(CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage
+      != 'assemble' OR target.name != chosen.stage) THEN %(p_grant)s::INTEGER ELSE chosen.attempts +
+      %(p_grant)s::INTEGER END AS INTEGER) AS new_max_attempts, CAST(NULL AS TIMESTAMP WITH TIME ZONE) AS new_retry_at,
+      CAST(greatest(chosen.release_at, clock_timestamp()) AS TIMESTAMP WITH TIME ZONE) AS new_run_at, CAST(false AS
+      BOOLEAN) AS new_cancel_requested, CAST(NULL AS TEXT) AS new_error_class
   FROM chosen
-  LEFT OUTER JOIN stages AS target ON target.site_id = chosen.site_id AND target.name = coalesce(%(p_stage)s::VARCHAR,
-      chosen.stage)
-  LEFT OUTER JOIN gates AS gate ON gate.lane_id = chosen.lane_id AND gate.stage = coalesce(%(p_stage)s::VARCHAR,
-      chosen.stage)
+  LEFT OUTER JOIN stages AS target ON target.site_id = chosen.site_id AND (target.name = %(p_stage)s::VARCHAR OR
+      %(p_stage)s::VARCHAR IS NULL AND target.ordinal = (
+    SELECT min(later.ordinal) AS min_1
+    FROM stages AS later
+    WHERE later.site_id = chosen.site_id AND later.ordinal >= (
+      SELECT stood.ordinal
+      FROM stages AS stood
+      WHERE stood.site_id = chosen.site_id AND stood.name = chosen.stage
+    ) AND later.state != 'retired'
+  ))
+  LEFT OUTER JOIN gates AS gate ON gate.lane_id = chosen.lane_id AND gate.stage = target.name
   WHERE (gate.id IS NULL OR gate.id = any(CAST(%(gates)s AS BIGINT[]))) AND (chosen.stage = 'assemble' OR target.state
       != 'retired') AND (%(p_stage)s::VARCHAR IS NOT NULL OR chosen.error_class IS DISTINCT FROM
       %(error_class_1)s::VARCHAR)

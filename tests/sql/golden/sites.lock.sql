@@ -1,0 +1,4 @@
+SELECT sites.id
+FROM sites
+WHERE sites.id = %(p_site_id)s::BIGINT FOR
+UPDATE

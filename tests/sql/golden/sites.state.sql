@@ -1,0 +1,3 @@
+SELECT sites.slug, sites.state
+FROM sites
+WHERE sites.id = %(p_site_id)s::BIGINT
