@@ -9,12 +9,14 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from pipeline.clock import Clock
-from pipeline.db import check_server, make_engine, parse_url, reason
+from pipeline.db import check_server, make_engine, parse_url, reason, refusal
 from pipeline.errors import DatabaseError
+from pipeline.service.lanes import Lanes
 from pipeline.service.ledger import LedgerService
 from pipeline.service.operate import Operate
 from pipeline.service.planning import Planning
 from pipeline.service.reading import Reading
+from pipeline.service.sites import Sites
 from pipeline.service.work import Work
 from pipeline.settings import Settings, project_root
 
@@ -29,6 +31,8 @@ class Services:
     operate: Operate
     ledger: LedgerService
     reading: Reading
+    lanes: Lanes
+    sites: Sites
 
 
 def services(engine: Engine, clock: Clock | None = None) -> Services:
@@ -39,6 +43,8 @@ def services(engine: Engine, clock: Clock | None = None) -> Services:
         Operate(engine, clock),
         LedgerService(engine, clock),
         Reading(engine, clock),
+        Lanes(engine, clock),
+        Sites(engine, clock),
     )
 
 
@@ -61,7 +67,7 @@ def open_database(settings: Settings, root: Path | None = None) -> Iterator[str]
 @contextmanager
 def connect(url: str, settings: Settings, *, name: str, connections: int = 2) -> Iterator[Services]:
     """Services over a checked server. Raises DatabaseError with the reason when it cannot be used."""
-    engine = make_engine(url, schema=settings.db_schema, connections=connections, name=name)
+    engine = make_engine(url, schema=settings.db_schema, connections=connections, name=name, prepare=settings.prepare)
     try:
         try:
             with engine.connect() as connection:
@@ -70,6 +76,7 @@ def connect(url: str, settings: Settings, *, name: str, connections: int = 2) ->
             raise DatabaseError(f"the database cannot be reached: {reason(error)}") from error
         yield services(engine)
     except DBAPIError as error:
-        raise DatabaseError(f"the database refused: {reason(error)}") from error
+        told = refusal(error, schema=settings.db_schema, role=engine.url.username)
+        raise DatabaseError(f"the database refused: {told}") from error
     finally:
         engine.dispose()

@@ -52,12 +52,13 @@ class _Problems:
         raise ProjectError("\n".join([f"{self.file}: {count}, nothing was imported", *lines[:SHOWN], *more]))
 
 
-def load_topics(site: Site) -> list[TopicRow]:
+def load_topics(site: Site, path: Path | None = None) -> list[TopicRow]:
     """The rows of the site's topics file, by lane (in order of first appearance), then position.
 
-    ``input_hash`` is left empty. Raises ProjectError naming every bad line; then nothing was taken.
+    ``path`` holds what is to become that file. ``input_hash`` is left empty. Raises ProjectError naming every bad line;
+    then nothing was taken.
     """
-    path = site.folder / site.topics
+    path = path or site.folder / site.topics
     problems = _Problems(f"sites/{site.slug}/{site.topics}")
     try:
         size = path.stat().st_size
