@@ -14,10 +14,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, Connection, Engine, NullPool, column, create_engine, select, table, text
+from sqlalchemy import URL, Connection, Engine, NullPool, column, create_engine, func, inspect, select, table, text
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.db import parse_url, reason, sqlstate
+from pipeline.db import is_pooled, parse_url, quoted as quoted, reason, sqlstate
 from pipeline.errors import DatabaseError, SchemaError
 
 if TYPE_CHECKING:
@@ -66,9 +66,12 @@ def head() -> str:
     return numbers()[-1]
 
 
-def quoted(name: str) -> str:
-    """The name as an identifier of SQL."""
-    return '"' + name.replace('"', '""') + '"'
+def titles() -> list[tuple[str, str]]:
+    """Every revision of this release with its title, oldest first."""
+    from alembic.script import ScriptDirectory
+
+    found = ScriptDirectory.from_config(_config()).walk_revisions()
+    return sorted((script.revision, script.doc) for script in found)
 
 
 def lock_key(schema: str) -> int:
@@ -83,8 +86,17 @@ def direct_engine(url: str | URL) -> Engine:
         isolation_level="READ COMMITTED",
         hide_parameters=True,
         poolclass=NullPool,
-        connect_args={"connect_timeout": 10},
+        connect_args={"client_encoding": "utf8", "connect_timeout": 10, "prepare_threshold": None},
     )
+
+
+def refuse_pooler(connection: Connection) -> None:
+    """Raise SchemaError when a pooler stands in between: a migration keeps its turn and its limits in the session."""
+    if is_pooled(connection.connection.driver_connection):
+        raise SchemaError(
+            "migrations need a direct connection, and a pooler stands in between; "
+            "name the server itself in PIPELINE_DATABASE_URL for this command"
+        )
 
 
 def upgrade(
@@ -113,6 +125,17 @@ def current(url: str | URL, schema: str) -> str | None:
     """The revision that the schema is at; None when it is missing, or nothing was ever applied."""
     with _told(), direct_engine(url).connect() as connection:
         return _standing(connection, schema)
+
+
+def contents(url: str | URL, schema: str) -> tuple[int, int]:
+    """How many sites and topics a schema holds, at whatever revision it is."""
+    with _told(), direct_engine(url).connect() as connection:
+        there = set(inspect(connection).get_table_names(schema=schema))
+        sites, topics = (
+            connection.scalar(select(func.count()).select_from(table(name, schema=schema))) if name in there else 0
+            for name in ("sites", "topics")
+        )
+    return sites or 0, topics or 0
 
 
 def check_schema(connection_or_engine: Connection | Engine, schema: str) -> None:
@@ -182,10 +205,11 @@ def _config(**attributes: Any) -> "Config":
 def _standing(connection: Connection, schema: str, *, must_exist: bool = False) -> str | None:
     exists, usable, has_versions, readable, role = connection.execute(_PLACE, {"schema": schema}).one()
     if not usable or not readable:
-        raise SchemaError(
-            f"role '{role}' may not read the schema '{schema}'; let its owner run: "
-            f"GRANT USAGE ON SCHEMA {quoted(schema)} TO {quoted(role)}, and grant the rights on its tables"
-        )
+        rights = [] if usable else [f"GRANT USAGE ON SCHEMA {quoted(schema)} TO {quoted(role)}"]
+        if not readable:
+            every = f"ON ALL TABLES IN SCHEMA {quoted(schema)} TO {quoted(role)}"
+            rights.append(f"GRANT SELECT, INSERT, UPDATE, DELETE {every}")
+        raise SchemaError(f"role '{role}' may not read the schema '{schema}'; let its owner run: {'; '.join(rights)}")
     if must_exist and not exists:
         raise SchemaError(f"no schema '{schema}' in this database; run: pipeline db upgrade")
     if not has_versions:

@@ -1,13 +1,17 @@
 """``pipeline db``: the schema and the embedded server; floor 4."""
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.house import project, refuse_nothing
-from pipeline.cli.render import as_json, count, out, safe, say
+from pipeline.cli.house import project, refuse_nothing, unknown
+from pipeline.cli.render import as_json, count, out, safe, say, table
 from pipeline.cli.status import JsonOption
-from pipeline.errors import Refused
+from pipeline.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
 
 app = typer.Typer(
     help="Migrate and check the schema; reach and stop the embedded server.\n\nExample: pipeline db check",
@@ -37,6 +41,88 @@ def upgrade(json: JsonOption = False) -> None:
         return
     done = f"{count(len(applied), 'revision')} applied" if applied else "nothing to do"
     out(f"the schema '{settings.db_schema}' is at {migrate.head()}; {done}")
+
+
+@app.command()
+def downgrade(
+    revision: Annotated[
+        str, typer.Argument(help="Down to which revision; base: before the first.", metavar="REVISION")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Take the schema down to an older revision; what only newer tables and columns hold is lost.
+
+    Example: pipeline db downgrade 0035 --yes
+    """
+    from pipeline import migrate
+    from pipeline.build import connect, open_database
+
+    numbers = migrate.numbers()
+    wanted = revision.zfill(4) if revision.isdecimal() else revision
+    if wanted not in (*numbers, "base"):
+        raise NotFound(unknown("revision", revision, [*numbers, "base"], "in this release"))
+    settings, root = project()
+    refuse_nothing(settings, root)
+    with open_database(settings, root) as url:
+        with connect(url, settings, name="pipeline db downgrade", connections=1):
+            pass
+        at = migrate.current(url, settings.db_schema)
+        if at in numbers and wanted != "base" and wanted > at:
+            raise Refused(f"the schema is at {at}, which is below {wanted}; to go up: pipeline db upgrade")
+        moved: list[str] = []
+        if at is not None and at != wanted:
+            sites, topics = migrate.contents(url, settings.db_schema)
+            held = f"the schema '{settings.db_schema}' holds {count(sites, 'site')} with {count(topics, 'topic')}"
+            _agree(yes, f"{held}; going down from {at} to {wanted} loses data")
+            moved = migrate.downgrade(
+                url,
+                settings.db_schema,
+                wanted,
+                progress=lambda number, title: say(f"taken back {number} {title}".rstrip()),
+            )
+    if json:
+        out(as_json({"schema": settings.db_schema, "revision": wanted, "taken_back": moved}))
+        return
+    done = f"{count(len(moved), 'revision')} taken back" if moved else "nothing to do"
+    out(f"the schema '{settings.db_schema}' is at {wanted if at else 'base'}; {done}")
+
+
+@app.command()
+def current(json: JsonOption = False) -> None:
+    """Show the revision that the schema is at, and the one that this release needs.
+
+    Example: pipeline db current
+    """
+    from pipeline import migrate
+    from pipeline.build import connect, open_database
+
+    settings, root = project()
+    refuse_nothing(settings, root)
+    with open_database(settings, root) as url:
+        with connect(url, settings, name="pipeline db current", connections=1):
+            pass
+        at = migrate.current(url, settings.db_schema)
+    if json:
+        out(as_json({"schema": settings.db_schema, "revision": at, "head": migrate.head()}))
+        return
+    needs = "as this release needs" if at == migrate.head() else f"this release needs {migrate.head()}"
+    out(f"the schema '{settings.db_schema}' is at {safe(at or 'base')}; {needs}")
+
+
+@app.command()
+def history(json: JsonOption = False) -> None:
+    """List the revisions of this release, oldest first; no database is asked.
+
+    Example: pipeline db history
+    """
+    from pipeline import migrate
+
+    found = migrate.titles()
+    if json:
+        out(as_json({"revisions": [{"revision": number, "title": title} for number, title in found]}))
+    else:
+        out(table(("revision", "title"), found))
 
 
 @app.command()
@@ -88,11 +174,34 @@ def url(
         if not server.running():
             raise Refused("the embedded server does not run: it does while a command of this project needs it")
         found = parse_url(server.url())
-    if not show_password:
-        secret = {name: "***" for name in found.query if "password" in name.lower()}
-        found = found.update_query_dict(secret)
-    text = found.set(drivername="postgresql").render_as_string(hide_password=not show_password)
+    text = (
+        found.set(drivername="postgresql").render_as_string(hide_password=False)
+        if show_password
+        else without_password(found)
+    )
     out(as_json({"url": text, "embedded": is_embedded(settings)}) if json else safe(text))
+
+
+@app.command()
+def shell(
+    words: Annotated[
+        list[str] | None, typer.Argument(help="What psql is given; after --.", metavar="[-- PSQL OPTIONS]")
+    ] = None,
+) -> int:
+    """Open psql on the database; the embedded server runs for as long.
+
+    Example: pipeline db shell -- -c "SELECT slug FROM pipeline.topics"
+    """
+    from pipeline.build import is_embedded, open_database
+    from pipeline.cli.psql import find_psql, run_psql
+
+    settings, root = project()
+    psql = find_psql(embedded=is_embedded(settings))
+    refuse_nothing(settings, root)
+    with open_database(settings, root) as url:
+        if sys.stderr is not None and sys.stderr.isatty():
+            say(f"the tables are in the schema '{settings.db_schema}'")
+        return run_psql(psql, url, words or [])
 
 
 @app.command()
@@ -118,3 +227,19 @@ def stop(
         out(as_json({"stopped": stopped}))
     else:
         out("the embedded server was stopped" if stopped else "nothing to stop: the embedded server does not run")
+
+
+def without_password(url: "URL") -> str:
+    """The URL as it may be shown: passwords masked, in the query as well."""
+    secret = {name: "***" for name in url.query if "password" in name.lower()}
+    return url.set(drivername="postgresql").update_query_dict(secret).render_as_string(hide_password=True)
+
+
+def _agree(yes: bool, fact: str) -> None:
+    """Have a person agree; where none can be asked, only ``--yes`` will do."""
+    if yes:
+        say(fact)
+    elif sys.stdin is not None and sys.stdin.isatty():
+        typer.confirm(f"{fact}; go on?", abort=True, err=True)
+    else:
+        raise Refused(f"{fact}; to do it all the same, add --yes")
