@@ -4,113 +4,51 @@
 memory where there is room, with durability off. Every test that used the database ends with the audit.
 """
 
-import fcntl
-import hashlib
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, text, update
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Engine
+from sqlalchemy.engine import URL
 
-from pipeline import migrate
 from pipeline.build import Services, services as build_services
 from pipeline.clock import FrozenClock
-from pipeline.db import make_engine, parse_url
-from pipeline.embedded import EmbeddedServer
-from pipeline.models import Base
+from pipeline.db import make_engine
 from pipeline.service.audit import Audit
-from pipeline.sql.tables import topics
+from pipeline.testing import database
+from pipeline.testing.database import SCHEMA, Server
 from tests.factories import Factory
-
-ROOT = Path(__file__).parents[1]
-SCHEMA = "pipeline"
-NOT_DURABLE = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "autovacuum": "off"}
 
 
 @pytest.fixture(scope="session")
-def run_folder(request: pytest.FixtureRequest) -> Iterator[Path]:
+def run_folder() -> Iterator[Path]:
     """A folder of this test run that its processes share; another OS user may pass through it."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}"
-    base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
-    folder = base / f"pipeline-tests-{os.getuid()}-{run}"
-    folder.mkdir(mode=0o711, exist_ok=True)
-    folder.chmod(0o711)
-    with (folder / "users").open("a") as users:
-        fcntl.flock(users, fcntl.LOCK_SH)
+    with database.run_folder() as folder:
         yield folder
-        try:
-            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return  # another process of the run still uses it
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def server_url(run_folder: Path) -> Iterator[str]:
     """URL of a server, as a role that may create databases and roles."""
-    named = os.environ.get("TEST_DATABASE_URL")
-    if named:
-        yield parse_url(named).render_as_string(hide_password=False)
-        return
-    with EmbeddedServer(run_folder / "pg", settings=NOT_DURABLE) as server:
-        yield server.superuser_url()
-
-
-@contextmanager
-def as_admin(url: str) -> Iterator[Engine]:
-    engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
-    try:
-        yield engine
-    finally:
-        engine.dispose()
-
-
-def _owned(url: str, name: str) -> URL:
-    """The URL of a database, as the plain role ``pipeline``."""
-    return make_url(url).set(database=name, username="pipeline", password=None)
+    with database.server_url(run_folder) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
-def template(server_url: str, run_folder: Path) -> str:
+def template(server_url: str) -> str:
     """The name of a migrated database to clone; made by the real migrations, once for each state of theirs."""
-    files = sorted((ROOT / "alembic" / "versions").glob("*.py"))
-    digest = hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:12]
-    name = f"template_{digest}_{run_folder.name[-8:]}".replace("-", "_")
-    with (run_folder / "template.lock").open("w") as lock, as_admin(server_url) as engine:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with engine.connect() as connection:
-            connection.execute(
-                text(
-                    "DO $$ BEGIN CREATE ROLE pipeline LOGIN;"
-                    " EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
-                )
-            )
-            there = connection.scalar(text("SELECT 1 FROM pg_database WHERE datname = :name"), {"name": name})
-            if not there:
-                connection.execute(text(f'CREATE DATABASE "{name}_new" OWNER pipeline'))
-                migrate.upgrade(_owned(server_url, f"{name}_new"), SCHEMA)
-                connection.execute(text(f'ALTER DATABASE "{name}_new" RENAME TO "{name}"'))
-    return name
+    return Server(server_url).template()
 
 
 def _create(server_url: str, name: str, template: str | None = None) -> URL:
-    with as_admin(server_url) as engine, engine.connect() as connection:
-        copy = f'TEMPLATE "{template}" STRATEGY FILE_COPY' if template else ""
-        connection.execute(text(f'CREATE DATABASE "{name}" OWNER pipeline {copy}'))
-    return _owned(server_url, name)
+    return Server(server_url).create(name, template)
 
 
 def _drop(server_url: str, name: str) -> None:
-    with as_admin(server_url) as engine, engine.connect() as connection:
-        connection.execute(text(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'))
+    Server(server_url).drop(name)
 
 
 def _name(run_folder: Path, what: str) -> str:
@@ -152,14 +90,7 @@ def database_url(_clone: URL, _engine: Engine, request: pytest.FixtureRequest) -
             assert Audit(_engine, schema=SCHEMA).violations() == []
     finally:
         with _engine.begin() as connection:
-            _empty(connection)
-
-
-def _empty(connection: Connection) -> None:
-    """Delete the rows of all tables, children first: quicker than TRUNCATE, which pays for each index."""
-    connection.execute(update(topics).values(revision_id=None))
-    for table in reversed(Base.metadata.sorted_tables):
-        connection.execute(table.delete())
+            database.empty(connection)
 
 
 @pytest.fixture
