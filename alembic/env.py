@@ -19,7 +19,7 @@ from sqlalchemy.schema import CreateSchema
 
 from pipeline.db import check_server, reason, sqlstate
 from pipeline.errors import PipelineError
-from pipeline.migrate import LOCK_TIMEOUT, PATIENCE, direct_engine, lock_key, quoted
+from pipeline.migrate import LOCK_TIMEOUT, PATIENCE, direct_engine, lock_key, quoted, refuse_pooler
 from pipeline.models import Base
 from pipeline.settings import load_settings
 
@@ -136,6 +136,7 @@ def run(connection: Connection) -> None:
 def migrate(connection: Connection) -> None:
     if connection.in_transaction():
         raise CommandError("a transaction is open on this connection; end it first")
+    refuse_pooler(connection)
     schema = config.attributes.get("schema") or load_settings().db_schema
     if not changes_something():
         with inside(connection, schema):

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from types import FrameType
 
@@ -19,6 +20,8 @@ from pipeline.errors import PipelineError
 from pipeline.project.loading import load_stages
 from pipeline.settings import load_settings
 from pipeline.worker import Worker
+
+OVERTIME = 8.0  # seconds beyond the grace period; a worker that is well needs five
 
 
 def main() -> int:
@@ -35,6 +38,7 @@ def main() -> int:
         with open_database(settings, root) as url:
             worker = Worker(url, settings, root, load_stages(root), site=orders.get("site"))
             _heed_signals(worker)
+            threading.Thread(target=_end_in_time, args=(worker, settings.grace.total_seconds()), daemon=True).start()
             threading.Thread(target=_heed_parent, args=(worker,), daemon=True).start()
             worker.run()
     except PipelineError as error:
@@ -56,6 +60,15 @@ def _heed_signals(worker: Worker) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+
+
+def _end_in_time(worker: Worker, grace: float) -> None:
+    """However long a database that does not answer keeps the worker from giving back what it holds."""
+    while not worker.stop.is_set():
+        time.sleep(0.2)  # not in wait(): the signal's handler would find its lock taken
+    time.sleep(grace + OVERTIME)
+    logging.getLogger("pipeline").warning("the database does not answer; what is in hand is taken back by others")
+    os._exit(1)
 
 
 def _heed_parent(worker: Worker) -> None:

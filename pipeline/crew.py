@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
-from pipeline.errors import PipelineError
+from pipeline.errors import DatabaseError, PipelineError, UsageError
 
 log = logging.getLogger("pipeline")
 
@@ -59,7 +59,8 @@ class Crew:
         for member in dead:
             code = member.process.returncode
             if code in (2, 3):
-                raise PipelineError(f"worker {member.number} cannot work here (see above)")
+                kind = DatabaseError if code == DatabaseError.exit_code else UsageError
+                raise kind(f"worker {member.number} cannot work here (see above)")
             self._restarts += 1
             if self._restarts > RESTARTS:
                 raise PipelineError(f"workers died {self._restarts} times; the last ended with {_how(code)}")
@@ -95,8 +96,9 @@ class Crew:
 
 def _relay(stream: IO[bytes] | None) -> None:
     assert stream is not None
-    for line in stream:
-        log.warning("%s", line.decode("utf-8", "replace").rstrip())
+    with stream:
+        for line in stream:
+            log.warning("%s", line.decode("utf-8", "replace").rstrip())
 
 
 def _how(code: int) -> str:

@@ -1,13 +1,17 @@
 """What commands open: the project around the current folder, its database, a site in it; floor 4."""
 
 import difflib
+import getpass
+import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import NotFound, Refused
+import typer
+
+from pipeline.errors import NotFound, Refused, UsageError
 
 if TYPE_CHECKING:
     from pipeline.build import Services
@@ -38,6 +42,31 @@ class House:
         if slug in sites(self.root):
             raise NotFound(f"site {slug!r} was never run; run: pipeline run --site {slug}")
         raise NotFound(unknown("site", slug, known, "in the database"))
+
+
+def actor() -> str:
+    """Who is noted with what he does: the user of this machine."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a uid without a name
+        return "unknown"
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """On a terminal, have a person say yes; anything else aborts."""
+    if yes or sys.stdin is None or not sys.stdin.isatty():
+        return
+    typer.confirm(question, abort=True, err=True)
+
+
+def parted(name: str, kind: str, example: str) -> tuple[str, str]:
+    """The two parts of a name such as SITE/SLUG."""
+    site, _, rest = name.partition("/")
+    if not site or not rest or "/" in rest:
+        raise UsageError(
+            f"{name!r} names no {kind}; write SITE/{'SLUG' if kind == 'topic' else 'LANE'}, such as {example}"
+        )
+    return site, rest
 
 
 def unknown(kind: str, name: str, known: Collection[str], where: str) -> str:
@@ -93,3 +122,14 @@ def opened(command: str, site: str | None = None) -> Iterator[House]:
     ):
         migrate.check_schema(services.engine, settings.db_schema)
         yield House(root, services)
+
+
+@contextmanager
+def maybe_opened(command: str, site: str | None = None) -> Iterator[House | None]:
+    """The database of this project, or None where there is none yet: nobody starts a server to find nothing."""
+    with ExitStack() as stack:
+        try:
+            house: House | None = stack.enter_context(opened(command, site))
+        except NothingHere:
+            house = None
+        yield house

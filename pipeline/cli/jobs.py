@@ -1,13 +1,12 @@
 """``pipeline jobs``: see passes, and decide what nobody else can; floor 4."""
 
-import getpass
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.house import opened
+from pipeline.cli.completion import site_names
+from pipeline.cli.house import actor, confirm, opened
 from pipeline.cli.render import as_json, columns, count, out, safe, say, table
 from pipeline.cli.status import JsonOption
 from pipeline.errors import UsageError
@@ -29,7 +28,9 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 @app.command("list")
 def list_jobs(
-    site: Annotated[str | None, typer.Option("--site", help="Only this site's.", metavar="NAME")] = None,
+    site: Annotated[
+        str | None, typer.Option("--site", help="Only this site's.", metavar="NAME", autocompletion=site_names)
+    ] = None,
     state: Annotated[
         list[str] | None,
         typer.Option("--state", help="Only this state; may be repeated. Without it: all unfinished.", metavar="STATE"),
@@ -76,7 +77,7 @@ def requeue(
     Example: pipeline jobs requeue 41 --stage generate
     """
     with opened("jobs requeue") as house:
-        moved = house.services.operate.requeue(ids, actor=_actor(), reason=reason, stage=stage, grant=attempts)
+        moved = house.services.operate.requeue(ids, actor=actor(), reason=reason, stage=stage, grant=attempts)
     _tell(moved, json)
     say("the next pipeline run takes it up" if len(moved) == 1 else "the next pipeline run takes them up")
 
@@ -89,7 +90,7 @@ def skip(ids: Ids, reason: Reason = "", yes: Yes = False, json: JsonOption = Fal
     """
     _ask(ids, yes, "give {} up for good? nothing brings a skipped one back")
     with opened("jobs skip") as house:
-        moved = house.services.operate.skip(ids, actor=_actor(), reason=reason)
+        moved = house.services.operate.skip(ids, actor=actor(), reason=reason)
     _tell(moved, json)
 
 
@@ -101,7 +102,7 @@ def cancel(ids: Ids, reason: Reason = "", yes: Yes = False, json: JsonOption = F
     """
     _ask(ids, yes, "cancel {}? a strict lane halts there until requeue or skip")
     with opened("jobs cancel") as house:
-        moved = house.services.operate.cancel(ids, actor=_actor(), reason=reason)
+        moved = house.services.operate.cancel(ids, actor=actor(), reason=reason)
     _tell(moved, json)
 
 
@@ -113,18 +114,8 @@ def _state(name: str) -> JobState:
 
 
 def _ask(ids: Sequence[int], yes: bool, question: str) -> None:
-    """On a terminal, have a person say yes; anything else aborts."""
-    if yes or sys.stdin is None or not sys.stdin.isatty():
-        return
     which = f"job {ids[0]}" if len(ids) == 1 else f"{count(len(ids), 'job')} ({', '.join(map(str, ids))})"
-    typer.confirm(question.format(which), abort=True, err=True)
-
-
-def _actor() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a uid without a name
-        return "unknown"
+    confirm(question.format(which), yes=yes)
 
 
 def _tell(moved: Sequence["Moved"], json: bool) -> None:

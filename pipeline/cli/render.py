@@ -3,6 +3,7 @@
 The answer goes to standard output, the talk to standard error. Whatever comes from data passes ``safe`` first.
 """
 
+import io
 import json
 import os
 import re
@@ -11,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from typing import Any, TextIO
+
+from pipeline.errors import Refused
 
 # C0, DEL, C1, line and paragraph separators, marks that turn the direction of text, lone surrogates.
 HARMFUL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -71,10 +74,11 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: 
         grid.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
     for row in rows:
         grid.add_row(*("" if cell is None else Text(safe(cell)) for cell in row))
-    console = Console(width=None if terminal else WIDEST, highlight=False, markup=False, emoji=False)
-    with console.capture() as captured:
-        console.print(grid)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    # Into a text: the library would flush standard output by the way, and meet its troubles.
+    drawn = io.StringIO()
+    width = None if terminal else WIDEST
+    Console(file=drawn, force_terminal=terminal, width=width, highlight=False, markup=False, emoji=False).print(grid)
+    return "\n".join(line.rstrip() for line in drawn.getvalue().splitlines())
 
 
 def count(number: int, thing: str, things: str | None = None) -> str:
@@ -97,7 +101,10 @@ def _plain(value: object) -> Any:
 def _write(text: str, stream: TextIO | None) -> None:
     try:
         print(text, file=stream, flush=True)
-    except BrokenPipeError:
-        # The reader has seen enough. What is still buffered must not fail again when the process ends.
+    except OSError as error:
+        # What is still buffered must not fail again when the process ends.
         if stream is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        # A reader that leaves has seen enough; the loss of talk is told to nobody.
+        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+            raise Refused(f"the answer cannot be written: {error.strerror}") from error

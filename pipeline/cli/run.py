@@ -13,7 +13,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli import summary
+from pipeline.cli import outlook, summary
+from pipeline.cli.completion import site_names
 from pipeline.cli.display import Display
 from pipeline.cli.guard import Interrupted
 from pipeline.cli.house import project
@@ -26,7 +27,9 @@ AT_ONCE = "interrupted at once; the next run takes back what was in hand; run th
 
 
 def run(
-    site: Annotated[str, typer.Option("--site", help="The site: a folder in sites/.", metavar="NAME")],
+    site: Annotated[
+        str, typer.Option("--site", help="The site: a folder in sites/.", metavar="NAME", autocompletion=site_names)
+    ],
     workers: Annotated[
         int | None,
         typer.Option("--workers", help="Worker processes; default: one for each core.", min=1, max=256, metavar="N"),
@@ -35,6 +38,7 @@ def run(
         float,
         typer.Option("--wait", help="How long to wait for retries.", min=0, max=31_536_000, metavar="SECONDS"),
     ] = 120,
+    plan: Annotated[bool, typer.Option("--plan", help="Only show what would be done; nothing is written.")] = False,
     json: JsonOption = False,
 ) -> int:
     """Publish what is missing or changed of a site.
@@ -47,15 +51,27 @@ def run(
     settings, root = project()
     from pipeline.run import Run
 
-    with Display() as display, _interruptible(display) as heard:
+    with Display() as display, interruptible(display) as heard:
         work = Run(
-            root, site, settings, workers=workers, wait=timedelta(seconds=wait), show=display.show, say=display.say
+            root,
+            site,
+            settings,
+            workers=workers or settings.workers,
+            wait=timedelta(seconds=wait),
+            show=display.show,
+            say=display.say,
         )
         try:
-            with _answers_only(display):
-                report = work.run()
+            with answers_only(display):
+                if plan:
+                    ahead = work.plan()
+                else:
+                    report = work.run()
         except KeyboardInterrupt:
-            raise Interrupted(GIVEN_BACK if len(heard) < 2 else AT_ONCE) from None
+            raise Interrupted(None if plan else GIVEN_BACK if len(heard) < 2 else AT_ONCE) from None
+    if plan:
+        out(as_json(outlook.document(ahead)) if json else outlook.text(ahead))
+        return 0
     if json:
         out(as_json(summary.document(report)))
     else:
@@ -64,7 +80,7 @@ def run(
 
 
 @contextmanager
-def _interruptible(display: Display) -> Iterator[list[int]]:
+def interruptible(display: Display) -> Iterator[list[int]]:
     """Ctrl-C and SIGTERM raise KeyboardInterrupt: the first gives work back, the next ends it. Yields those heard."""
     heard: list[int] = []
     asked, urgent, over = threading.Event(), threading.Event(), threading.Event()
@@ -107,7 +123,7 @@ def _interruptible(display: Display) -> Iterator[list[int]]:
 
 
 @contextmanager
-def _answers_only(display: Display) -> Iterator[None]:
+def answers_only(display: Display) -> Iterator[None]:
     """Keep standard output for the answer: what stages print, in workers too, becomes talk while the block lasts."""
     try:
         kept = os.dup(1)

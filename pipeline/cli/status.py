@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pipeline.cli.completion import site_names
 from pipeline.cli.house import opened
 from pipeline.cli.render import as_json, count, out, safe, say, table
 from pipeline.states import ASSEMBLE, JobState
@@ -18,7 +19,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 
 
 def status(
-    site: Annotated[str | None, typer.Option("--site", help="Only this site.", metavar="NAME")] = None,
+    site: Annotated[
+        str | None, typer.Option("--site", help="Only this site.", metavar="NAME", autocompletion=site_names)
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show where each site stands.

@@ -11,6 +11,7 @@ from pipeline.states import JobState
 if TYPE_CHECKING:
     from pipeline.run import Report
     from pipeline.service.reading import Standing, Trouble
+    from pipeline.views import Planned
 
 NAMED = 5  # topics in a note
 
@@ -29,10 +30,10 @@ def text(report: "Report", here: Path, now: datetime) -> str:
     lines += _troubles(report)
     lines += _waits(report, now)
     if planned.absent:
-        lines.append(f"note: the file no longer names {_some(planned.absent)}; they stay as they are")
+        lines.append(f"note: the file no longer names {some(planned.absent)}; they stay as they are")
     if planned.appended:
         lines.append(
-            f"note: {_some(planned.appended)} came late, and went to the end of the lane, not to the file's place"
+            f"note: {some(planned.appended)} came late, and went to the end of the lane, not to the file's place"
         )
     lines += [f"note: {safe(note)}" for note in report.notes]
     return "\n".join(lines)
@@ -47,14 +48,7 @@ def document(report: "Report") -> dict[str, Any]:
         "seconds": round(report.seconds, 3),
         "output": str(report.output),
         "embedded": report.embedded,
-        "planned": {
-            "new": planned.new,
-            "changed": planned.changed,
-            "unchanged": planned.unchanged,
-            "busy": planned.busy,
-            "absent": list(planned.absent),
-            "appended": list(planned.appended),
-        },
+        "planned": planned_document(planned),
         "topics": status.topics,
         "live": status.live,
         "passes": report.passes,
@@ -69,6 +63,17 @@ def document(report: "Report") -> dict[str, Any]:
             if s.next_seconds is not None
         ],
         "notes": list(report.notes),
+    }
+
+
+def planned_document(planned: "Planned") -> dict[str, Any]:
+    return {
+        "new": planned.new,
+        "changed": planned.changed,
+        "unchanged": planned.unchanged,
+        "busy": planned.busy,
+        "absent": list(planned.absent),
+        "appended": list(planned.appended),
     }
 
 
@@ -127,7 +132,8 @@ def _patience(report: "Report") -> int:
     return int(max(s.next_seconds or 0 for s in report.status.standing)) + 60
 
 
-def _some(slugs: tuple[str, ...]) -> str:
+def some(slugs: tuple[str, ...]) -> str:
+    """The first few names."""
     rest = f" and {len(slugs) - NAMED} more" if len(slugs) > NAMED else ""
     return ", ".join(map(safe, slugs[:NAMED])) + rest
 

@@ -14,12 +14,18 @@ from tests.doors.scene import ROOT, Door, Said
 HEAVY = ("sqlalchemy", "alembic", "psycopg", "jinja2", "pydantic", "rich")
 COMMANDS = [
     "run", "status", "topics list", "topics show", "jobs list", "jobs requeue", "jobs skip", "jobs cancel",
-    "db upgrade", "db check", "db url", "db stop",
+    "stages list", "stages retire", "stages restore",
+    "db upgrade", "db downgrade", "db check", "db current", "db history", "db url", "db shell", "db stop",
+    "init", "config", "worker", "sites list", "sites show", "sites add", "sites pause", "sites resume", "sites remove",
+    "lanes list", "lanes pause", "lanes resume", "topics add", "topics edit", "topics remove",
 ]  # fmt: skip
-IMPERATIVE = {"Publish", "Show", "List", "Put", "Give", "Stop", "Bring", "Compare", "Print", "Move", "Migrate"}
+IMPERATIVE = {
+    "Add", "Bring", "Change", "Compare", "Give", "Let", "List", "Make", "Migrate", "Move", "Open", "Pause", "Print",
+    "Publish", "Put", "Remove", "Resume", "Show", "Stop", "Take", "Work",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("words", ["", "topics", "jobs", "db", *COMMANDS])
+@pytest.mark.parametrize("words", ["", "sites", "lanes", "topics", "jobs", "stages", "db", *COMMANDS])
 def test_help_opens_with_an_imperative_and_ends_with_an_example(inside: Callable[[str], Said], words: str) -> None:
     """Of every command and group."""
     said = inside(f"{words} --help")
