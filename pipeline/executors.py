@@ -14,7 +14,7 @@ from pipeline.holding import Holding
 from pipeline.keeper import Keeper
 from pipeline.loop import Loop
 from pipeline.runner import Colour, Runner
-from pipeline.service.work import Ack
+from pipeline.service.acknowledging import Ack
 
 log = logging.getLogger("pipeline")
 

@@ -14,7 +14,7 @@ from typing import Any
 from pipeline import verdict, wire
 from pipeline.access import Corpus, Ledger
 from pipeline.holding import Holding, now
-from pipeline.service.work import Ack
+from pipeline.service.acknowledging import Ack
 from pipeline.spawned import Cut, Gone, Process
 from pipeline.stages import Stage
 from pipeline.views import Found

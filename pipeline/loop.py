@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from typing import Any
 
 from pipeline.holding import Holding
-from pipeline.service.work import Ack
+from pipeline.service.acknowledging import Ack
 
 log = logging.getLogger("pipeline")
 

@@ -18,7 +18,7 @@ from pipeline.build import Services
 from pipeline.holding import Context, Holding, SiteContext
 from pipeline.keeper import Keeper
 from pipeline.project.loading import Stages
-from pipeline.service.work import Ack, Verb
+from pipeline.service.acknowledging import Ack, Verb
 from pipeline.stages import SiteStage, Stage
 from pipeline.states import ASSEMBLE
 from pipeline.views import Claim, LivePage

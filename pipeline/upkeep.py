@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from pipeline.build import Services
 from pipeline.holder import is_gone
-from pipeline.service.work import Settled
+from pipeline.service.acknowledging import Settled
 
 
 def reap(services: Services, site_id: int | None = None) -> Settled:

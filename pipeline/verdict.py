@@ -7,8 +7,8 @@ The three colours share this, so that they keep the same promises.
 from datetime import timedelta
 
 from pipeline.holding import Holding
+from pipeline.service.acknowledging import Ack, Verb
 from pipeline.service.ledger import Occupied
-from pipeline.service.work import Ack, Verb
 from pipeline.stages import Done, Fail, Hold, Reject, Repair, Retry, SiteStage, Snooze, Stage
 from pipeline.views import Claim
 from pipeline.wire import meaning, words

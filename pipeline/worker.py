@@ -23,10 +23,10 @@ from pipeline.heartbeat import Heartbeat
 from pipeline.holder import me
 from pipeline.holding import Holding, now
 from pipeline.project.loading import Stages
-from pipeline.project.site import Site, load_site
+from pipeline.project.site import Site, changed_at, load_site
 from pipeline.rota import Rota
 from pipeline.runner import Runner
-from pipeline.service.work import Ack, Fate, Verb
+from pipeline.service.acknowledging import Ack, Fate, Verb
 from pipeline.settings import Settings
 from pipeline.upkeep import Upkeep
 from pipeline.views import Claim
@@ -66,7 +66,7 @@ class Worker:
         self._rota = Rota(stages)
         self._looked_at = float("-inf")
         self._sites: dict[int, Site] = {}
-        self._unreadable: set[str] = set()
+        self._stamps: dict[int, int] = {}
         self._site_ids: list[int] = []
         self._well = True
         self._idle = 0.0
@@ -157,17 +157,20 @@ class Worker:
     def _known_sites(self) -> list[int]:
         """The sites to work on: those that the database has and whose folder here can be read.
 
-        They are read before anything is claimed, so that a broken one stops no other.
+        They are read before anything is claimed, so that a broken one stops no other; and again when the file changed.
         """
         for site_id, slug in self._services.reading.sites():
-            if site_id in self._sites or (self._only is not None and slug != self._only):
+            if self._only is not None and slug != self._only:
                 continue
+            stamp = changed_at(self._root, slug)
+            if self._stamps.get(site_id, -1) == stamp:
+                continue
+            self._stamps[site_id] = stamp
             try:
                 self._sites[site_id] = load_site(self._root, slug)
             except PipelineError as error:
-                if slug not in self._unreadable:
-                    log.warning("site %s is left to others: %s", slug, error)
-                self._unreadable.add(slug)
+                self._sites.pop(site_id, None)
+                log.warning("site %s is left to others: %s", slug, error)
         self._site_ids = sorted(self._sites)
         return self._site_ids
 

@@ -9,8 +9,9 @@ from sqlalchemy import Engine, select, update
 
 from pipeline.build import Services
 from pipeline.project.site import Site
+from pipeline.service.acknowledging import Ack, Settled, Verb
 from pipeline.service.planning import StageSpec
-from pipeline.service.work import Ack, Prefix, Settled, Verb
+from pipeline.service.work import Prefix
 from pipeline.sql.tables import jobs, lanes, topics
 from pipeline.states import JobState
 from pipeline.views import Claim, Draft, Finding, TopicRow

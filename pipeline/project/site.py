@@ -77,6 +77,14 @@ def sites(root: Path) -> list[str]:
     return sorted(p.parent.name for p in root.glob("sites/*/site.toml"))
 
 
+def changed_at(root: Path, slug: str) -> int:
+    """When ``sites/<slug>/site.toml`` changed last, to tell whether to read it again; 0 when it is not there."""
+    try:
+        return (root / "sites" / slug / "site.toml").stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def load_site(root: Path, slug: str) -> Site:
     """Read ``sites/<slug>/site.toml``.
 

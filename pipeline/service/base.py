@@ -5,15 +5,16 @@ This floor alone opens transactions: one method is one verb, one transaction, on
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.clock import Clock, DatabaseClock
 from pipeline.db import sqlstate
+from pipeline.sql import gates
 from pipeline.views import content_hash
 
 T = TypeVar("T")
@@ -47,6 +48,19 @@ class Service:
                     raise
             time.sleep(random.uniform(0.01, 0.2))
         raise AssertionError("unreachable")
+
+    def _lock_gates(self, connection: Connection, gate_ids: Sequence[int], *, wait: bool = True) -> list[int]:
+        """Lock gates, in id order and before the jobs; without ``wait`` those that are free. The ids locked."""
+        if not gate_ids:
+            return []
+        return list(connection.execute(gates.lock(wait=wait), {"gates": list(gate_ids)}).scalars())
+
+    def _give_turns(self, connection: Connection, locked: Sequence[int]) -> Sequence[Any]:
+        """After the write: move ``passed`` of the locked gates, then promote; the rows of the jobs now pending."""
+        if not locked:
+            return []
+        connection.execute(gates.move_passed(), {"gates": list(locked)})
+        return connection.execute(gates.promote(self._clock), {"gates": list(locked)}).all()
 
 
 def clean(text: str, limit: int = MAX_ERROR_BYTES) -> str:

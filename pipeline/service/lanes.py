@@ -13,7 +13,7 @@ from sqlalchemy import Connection, insert
 
 from pipeline.errors import NotFound, Refused
 from pipeline.service.base import Service, clean
-from pipeline.sql import gates, lanes
+from pipeline.sql import lanes
 from pipeline.sql.batch import bound
 from pipeline.sql.tables import events
 
@@ -107,9 +107,8 @@ class Lanes(Service):
         if connection.execute(lanes.turn(paused=paused), at).one_or_none() is None:
             raise Refused(f"lane {lane!r} is {row.state}{' already' if paused == (row.state == 'paused') else ''}")
         moved = {r.id for r in connection.execute(lanes.demote() if paused else lanes.free(self._clock), at)}
-        if not paused and locked:
-            connection.execute(gates.move_passed(), {"gates": list(locked)})
-            moved |= {r.id for r in connection.execute(gates.promote(self._clock), {"gates": list(locked)})}
+        if not paused:
+            moved |= {r.id for r in self._give_turns(connection, locked)}
         after = "paused" if paused else "active"
         note(
             connection, "pause" if paused else "resume", actor, reason, site_id=site_id, lane_id=row.id,

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from pipeline.errors import NotFound, Refused
 from pipeline.service.base import TRIES, Service, clean
-from pipeline.sql import gates, operate, reads
+from pipeline.sql import operate, reads
 from pipeline.sql.batch import bound
 from pipeline.states import TRANSITIONS, JobState
 from pipeline.views import JobView
@@ -59,7 +59,7 @@ class Operate(Service):
         def body(connection: Connection) -> list[Moved]:
             touched = operate.gates_touched(whole_lane=whole_lane, entering=verb == "requeue")
             at = list(connection.execute(touched, values).scalars())
-            locked = list(connection.execute(gates.lock(wait=True), {"gates": at}).scalars()) if at else []
+            locked = self._lock_gates(connection, at)
             statement = getattr(operate, verb)(self._clock)
             moved = [
                 Moved(row.id, JobState(row.from_state), JobState(row.to_state), row.stage)
@@ -68,11 +68,8 @@ class Operate(Service):
             if len(moved) < len(wanted):
                 # All or nothing: the transaction ends with the refusal.
                 self._refuse(connection, verb, wanted, {m.job_id for m in moved}, more.get("stage"))
-            if locked:
-                connection.execute(gates.move_passed(), {"gates": locked})
-                promoted = {row.id for row in connection.execute(gates.promote(self._clock), {"gates": locked})}
-                return [replace(m, to_state=JobState.PENDING) if m.job_id in promoted else m for m in moved]
-            return moved
+            promoted = {row.id for row in self._give_turns(connection, locked)}
+            return [replace(m, to_state=JobState.PENDING) if m.job_id in promoted else m for m in moved]
 
         for _ in range(TRIES - 1):
             try:

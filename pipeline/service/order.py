@@ -216,11 +216,9 @@ class Order(Service):
             return 0
         values: dict[str, Any] = bound(ids=ids, actor=clean(actor, 200))
         wanted = list(connection.execute(order.gates_touched(), values).scalars())
-        locked = list(connection.execute(gates.lock(wait=wait), {"gates": wanted}).scalars()) if wanted else []
+        locked = self._lock_gates(connection, wanted, wait=wait)
         moved = connection.execute(order.move_on(self._clock), {**values, "gates": locked}).all()
-        if locked:
-            connection.execute(gates.move_passed(), {"gates": locked})
-            connection.execute(gates.promote(self._clock), {"gates": locked}).all()
+        self._give_turns(connection, locked)
         return len(moved)
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 from pipeline.errors import NotFound
 from pipeline.service.decision import decide
 from pipeline.service.order import GAP, Order, StageSpec
-from pipeline.sql import gates, plan
+from pipeline.sql import plan
 from pipeline.sql.batch import bound, rows
 from pipeline.views import Planned, TopicRow
 
@@ -64,7 +64,6 @@ class Planning(Order):
         for start in range(0, len(ids), BATCH):
             wanted = rows({"id": i} for i in ids[start : start + BATCH])
             connection.execute(plan.add_jobs(self._clock), {**at_site, "ids": wanted})
-        if first_gates and ids:
-            connection.execute(gates.move_passed(), {"gates": first_gates})
-            connection.execute(gates.promote(self._clock), {"gates": first_gates})
+        if ids:
+            self._give_turns(connection, first_gates)
         return decision.planned()

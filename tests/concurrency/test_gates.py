@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import Engine, update
 
 from pipeline.build import Services
+from pipeline.service.acknowledging import Ack, Fate, Settled, Verb
 from pipeline.service.planning import StageSpec
-from pipeline.service.work import Ack, Fate, Settled, Verb
 from pipeline.sql import gates, operate, plan, transitions
 from pipeline.sql.tables import lanes
 from pipeline.views import Claim

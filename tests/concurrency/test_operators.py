@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from pipeline.build import Services
-from pipeline.service.work import Ack, Fate, Prefix, Verb
+from pipeline.service.acknowledging import Ack, Fate, Verb
+from pipeline.service.work import Prefix
 from pipeline.sql import operate
 from pipeline.views import Claim
 from tests.concurrency.conftest import Lane

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from pipeline.build import Services
+from pipeline.service.acknowledging import Ack, Fate, Verb
 from pipeline.service.lanes import Turned
-from pipeline.service.work import Ack, Fate, Prefix, Verb
+from pipeline.service.work import Prefix
 from pipeline.sql import gates, lanes, plan, sites
 from pipeline.views import Claim
 from tests.concurrency.conftest import Lane

@@ -9,8 +9,9 @@ from sqlalchemy import Engine, func, select
 
 from pipeline.build import Services
 from pipeline.project.site import Site
+from pipeline.service.acknowledging import Ack, Fate, Verb
 from pipeline.service.planning import StageSpec
-from pipeline.service.work import Ack, Fate, Prefix, Verb
+from pipeline.service.work import Prefix
 from pipeline.sql import plan
 from pipeline.sql.tables import jobs, lanes, sites, stages, topics
 from pipeline.views import Planned, TopicRow

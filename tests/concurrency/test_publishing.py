@@ -8,8 +8,9 @@ from sqlalchemy import Engine, select, update
 
 from pipeline.build import Services
 from pipeline.errors import LeaseLost, PathTaken
+from pipeline.service.acknowledging import Ack, Fate, Verb
 from pipeline.service.ledger import Occupied
-from pipeline.service.work import Ack, Fate, Prefix, Verb
+from pipeline.service.work import Prefix
 from pipeline.sql import ledger, plan, transitions
 from pipeline.sql.tables import jobs, publications, sites
 from pipeline.states import ASSEMBLE

@@ -8,7 +8,8 @@ from sqlalchemy import Engine, text, update
 from sqlalchemy.exc import OperationalError
 
 from pipeline.build import Services
-from pipeline.service.work import Ack, Expired, Fate, Prefix, Verb
+from pipeline.service.acknowledging import Ack, Fate, Verb
+from pipeline.service.work import Expired, Prefix
 from pipeline.sql import claim as claims, gates, transitions
 from pipeline.sql.tables import jobs
 from pipeline.views import Claim

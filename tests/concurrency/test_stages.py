@@ -7,8 +7,8 @@ from sqlalchemy import func, select
 
 from pipeline.build import Services
 from pipeline.clock import DatabaseClock
+from pipeline.service.acknowledging import Ack, Fate, Settled, Verb
 from pipeline.service.order import Retired, StageSpec
-from pipeline.service.work import Ack, Fate, Settled, Verb
 from pipeline.sql import stages as order, transitions
 from pipeline.sql.tables import events
 from pipeline.views import Claim

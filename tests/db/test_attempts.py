@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from pipeline.service.acknowledging import Ack, Fate, Verb
 from pipeline.service.base import MAX_ERROR_BYTES
 from pipeline.service.planning import StageSpec
-from pipeline.service.work import Ack, Fate, Verb
 from pipeline.states import JobState as S
 from pipeline.views import Draft, Finding
 from tests.db.conftest import Sql

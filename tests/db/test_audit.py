@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import Connection, Engine, text
 
+from pipeline.service.acknowledging import Verb
 from pipeline.service.audit import MAX_ROWS, Audit
-from pipeline.service.work import Verb
 from pipeline.sql.audit import INVARIANTS
 from tests.conftest import SCHEMA
 from tests.factories import ACTOR, Factory

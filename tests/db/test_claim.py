@@ -5,8 +5,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Engine, text
 
+from pipeline.service.acknowledging import Verb
 from pipeline.service.planning import StageSpec
-from pipeline.service.work import Prefix, Verb
+from pipeline.service.work import Prefix
 from tests.conftest import SCHEMA
 from tests.db.conftest import Sql
 from tests.factories import ACTOR, LEASE, Factory, draft_of, finding

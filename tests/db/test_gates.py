@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine, text
 
+from pipeline.service.acknowledging import Ack, Fate, Verb
 from pipeline.service.planning import StageSpec
-from pipeline.service.work import Ack, Fate, Verb
 from pipeline.states import JobState as S
 from pipeline.views import Claim
 from tests.conftest import SCHEMA

@@ -7,9 +7,9 @@ from sqlalchemy import Engine
 
 from pipeline.errors import NotFound, Refused
 from pipeline.models import Base
+from pipeline.service.acknowledging import Fate, Verb
 from pipeline.service.lanes import Turned
 from pipeline.service.planning import StageSpec
-from pipeline.service.work import Fate, Verb
 from pipeline.sql import sites as site_statements
 from pipeline.states import JobState as S
 from tests.db.conftest import Sql

@@ -7,7 +7,7 @@ from sqlalchemy import CheckConstraint, PrimaryKeyConstraint, UniqueConstraint, 
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.models import Base
-from pipeline.service.work import Verb
+from pipeline.service.acknowledging import Verb
 from tests.conftest import SCHEMA
 from tests.factories import Factory
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from pipeline.errors import LeaseLost, PathTaken
+from pipeline.service.acknowledging import Verb
 from pipeline.service.ledger import Occupied
-from pipeline.service.work import Verb
 from pipeline.views import Claim, Found
 from tests.db.conftest import Sql
 from tests.factories import Factory, draft_of

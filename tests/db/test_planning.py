@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.errors import ProjectError, StagesError
+from pipeline.service.acknowledging import Verb
 from pipeline.service.planning import GAP, StageSpec
-from pipeline.service.work import Verb
 from pipeline.states import JobState as S
 from pipeline.views import Planned
 from tests.db.conftest import Sql

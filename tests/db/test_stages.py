@@ -3,9 +3,9 @@
 import pytest
 
 from pipeline.errors import NotFound, Refused
+from pipeline.service.acknowledging import Verb
 from pipeline.service.audit import Audit
 from pipeline.service.order import Differences, Retired, StageSpec
-from pipeline.service.work import Verb
 from pipeline.states import JobState as S
 from tests.conftest import SCHEMA
 from tests.db.conftest import Sql

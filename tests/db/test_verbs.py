@@ -11,8 +11,9 @@ import pytest
 from sqlalchemy import Engine, text
 
 from pipeline.errors import LeaseLost, Refused
+from pipeline.service.acknowledging import Ack, Fate, Settled, Verb
 from pipeline.service.planning import StageSpec
-from pipeline.service.work import Ack, Expired, Fate, Settled, Verb
+from pipeline.service.work import Expired
 from pipeline.sql import gates
 from pipeline.states import TRANSITIONS, JobState
 from pipeline.views import Claim

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipeline.service.work import Verb
+from pipeline.service.acknowledging import Verb
 from pipeline.states import JobState
 from tests.doors.scene import Door, Said
 from tests.doors.test_run import JOB, STAGE

@@ -15,7 +15,8 @@ from pipeline.project.loading import load_stages
 from pipeline.project.site import load_site
 from pipeline.project.topics import load_topics
 from pipeline.run import hashed, specs
-from pipeline.service.work import Ack, Prefix, Verb
+from pipeline.service.acknowledging import Ack, Verb
+from pipeline.service.work import Prefix
 from tests.factories import LEASE
 
 ROOT = Path(__file__).parents[2]

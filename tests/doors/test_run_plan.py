@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import Engine, text
 
 from pipeline.build import Services
+from pipeline.service.acknowledging import Verb
 from pipeline.service.decision import Decision, decide
 from pipeline.service.preview import Previews, columns_that_differ
-from pipeline.service.work import Verb
 from pipeline.states import JobState
 from pipeline.views import Planned, TopicRow
 from tests.conftest import SCHEMA

@@ -19,7 +19,7 @@ from pipeline.holding import Holding, now
 from pipeline.project.loading import Stages
 from pipeline.project.site import Site
 from pipeline.runner import Colour, Runner
-from pipeline.service.work import Ack, Verb
+from pipeline.service.acknowledging import Ack, Verb
 from pipeline.settings import Settings
 from pipeline.states import ASSEMBLE
 from pipeline.views import Claim, TopicView
