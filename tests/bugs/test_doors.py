@@ -233,8 +233,9 @@ def test_o29_a_read_only_phase_is_no_storm(spoilt: Spoilt) -> None:
     until(lambda: spoilt.count("done") == 1, "they work")
     spoilt.services.planning.plan(spoilt.make.site_id, [spoilt.make.row("m", n) for n in range(1, 4)])
     spoilt.read_only(True)
-    until(lambda: all(w.said("the database is away, work stands still") for w in workers) or spoilt.count("done") == 4,
-          "both met it, or all was done before")  # fmt: skip
+    # One of them may have nothing to write: the other had taken all there was.
+    until(lambda: any(w.said("the database is away, work stands still") for w in workers) or spoilt.count("done") == 4,
+          "one met it, or all was done before")  # fmt: skip
     before = [cpu(w.pid) for w in workers]
     began = time.monotonic()
     until(lambda: time.monotonic() - began > 5, "five seconds of it", 10)
