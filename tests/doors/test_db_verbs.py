@@ -205,6 +205,7 @@ def test_ctrl_c_ends_a_query_and_not_the_shell(door: Door, engine: Engine) -> No
     assert terminal.end() == 0
 
 
+@pytest.mark.slow
 def test_shell_on_the_embedded_server(run_folder: Path) -> None:
     """It runs for as long as psql does; a project that never ran starts none."""
     door = write_project(run_folder / f"shell-{os.getpid()}")

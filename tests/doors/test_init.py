@@ -78,6 +78,7 @@ def test_init_refuses(inside: Callable[[str], Said], tmp_path: Path, words: str,
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_the_stage_of_its_readme_works_and_so_does_its_test(made: Door) -> None:
     """Saved as the README says, the test passes, and the stage is part of a run."""
     stage, package, test = PIECES

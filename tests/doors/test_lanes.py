@@ -116,6 +116,7 @@ def test_nobody_starts_a_server_to_find_no_lane(homeless: Door, inside: Callable
     assert not (homeless.root / ".pipeline").exists()
 
 
+@pytest.mark.slow
 def test_a_run_leaves_a_paused_lane_alone_and_says_so(door: Door) -> None:
     """Topics that are new there are planned and wait; the other lane is published; then it goes on where it stood."""
     door.rows("a,1,a1,Title,page,", "b,1,b1,Title,page,")

@@ -130,6 +130,7 @@ def test_run_interrupted_twice_ends_at_once(door: Door) -> None:
     assert door("run", "--site", "demo", "--workers", "1").code == 0
 
 
+@pytest.mark.slow
 def test_run_interrupted_before_it_began(door: Door) -> None:
     """Ctrl-C while workers still start leaves no traceback, theirs included, and nothing undone."""
     process = door.start("run", "--site", "demo", "--workers", "2")
@@ -143,6 +144,7 @@ def test_run_interrupted_before_it_began(door: Door) -> None:
     assert door("run", "--site", "demo", "--workers", "1").code == 0
 
 
+@pytest.mark.slow
 def test_run_into_a_place_that_cannot_be_written(door: Door) -> None:
     """An output that cannot be written fails the job with the system's words, and the fix is one requeue away."""
     (door.root / "public").write_text("in the way")

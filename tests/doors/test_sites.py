@@ -100,6 +100,7 @@ def test_a_site_rests_and_goes_on(door: Door, make: Factory, inside: Callable[[s
     assert (again.code, again.err) == (1, "error: site 'demo' is active already\n")
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_its_site_is_paused(door: Door) -> None:
     """What is running finishes; then the run ends, tells why, and does not wait for what nobody may claim."""
     door.moods(a1="slow")

@@ -202,6 +202,7 @@ MORE_LOOKS = ("status", "lanes list --site demo", "sites list", "config", "db hi
 ASCII = ({"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"})
 
 
+@pytest.mark.slow
 @pytest.mark.guarantee("S9")
 @pytest.mark.parametrize("env", ASCII)
 def test_a_terminal_that_lacks_characters(titled: Door, env: dict[str, str]) -> None:
@@ -269,6 +270,7 @@ def test_an_answer_that_cannot_be_written(door: Door, words: str) -> None:
     assert done.stderr == "error: the answer cannot be written: No space left on device\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env", [{"PYTHONWARNINGS": "error"}, {"HOME": ""}, {"TERM": ""}, {"PATH": ""}, {"TZ": "Nowhere/X"}]
 )
@@ -312,6 +314,7 @@ mounts = pytest.mark.skipif(sys.platform != "linux" or not can_mount(), reason="
 
 
 @mounts
+@pytest.mark.slow
 def test_a_disk_that_is_full_below_public(door: Door) -> None:
     """The pages that do not fit are told with the reason, nothing half is left; with room, they are published."""
     with small_disk(door.root / "public", "4k"):

@@ -50,6 +50,7 @@ def test_it_works_on_and_ends_when_asked(
     assert said.err.endswith("stopped; what was in hand was finished or given back\n")
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_it_at_once(door: Door, services: Services, engine: Engine) -> None:
     """With 130; what it held is taken back by whoever comes next."""
     planned(door, services)

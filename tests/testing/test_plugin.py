@@ -103,6 +103,7 @@ def test_the_example_of_the_readme_runs(project):
     run(project).assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_processes_of_one_run_share_a_server_of_their_own(project, monkeypatch):
     """Without a named server the embedded one is started, once, and is gone afterwards with its folder."""
     monkeypatch.delenv("TEST_DATABASE_URL")
