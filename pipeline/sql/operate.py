@@ -33,7 +33,7 @@ from sqlalchemy.sql.selectable import CTE
 
 from pipeline.clock import Clock
 from pipeline.sql.batch import GATES, ONE, word
-from pipeline.sql.ending import NO_GATE, arrive, end, held, said
+from pipeline.sql.ending import NO_GATE, arrive
 from pipeline.sql.tables import events, gates, jobs, stages
 from pipeline.states import ASSEMBLE, ROUNDS, TRANSITIONS, JobState as S
 
@@ -152,13 +152,6 @@ def cancel(clock: Clock) -> Select[Any]:
         gate_id=case((running, job.c.gate_id)),
         slot=case((running, job.c.slot)),
     )
-
-
-@cache
-def take_away(clock: Clock) -> Select[Any]:
-    """Cancel reserved jobs by force: the token in ``acks`` is taken, and the attempt written."""
-    job = held(said())
-    return end(job, clock, outcome="cancelled", state=word(S.CANCELLED), cancel_requested=false(), **NO_GATE)
 
 
 @cache
