@@ -226,8 +226,3 @@ def topic_publications() -> Select[Any]:
         publications.c.first_at,
         publications.c.changed_at,
     ).where(publications.c.topic_id == bindparam("p_topic_id", type_=BigInteger), publications.c.live_path.is_not(None))
-
-
-@cache
-def topic_slugs() -> Select[str]:
-    return select(topics.c.slug).where(topics.c.site_id == SITE).order_by(topics.c.slug)
