@@ -97,9 +97,6 @@ class StageState(StrEnum):
     RETIRED = "retired"  # taken out by a person: successors step over it
 
 
-PRIORITIES = (0, 1, 2, 3)
-NORMAL = 2
-
 ASSEMBLE = "assemble"
 """The stage name of a site's own job, which builds home, sitemap and feeds; it has no topic, lane or gate."""
 

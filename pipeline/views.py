@@ -186,15 +186,6 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True)
-class StageCount:
-    """How many jobs of one site stand at one stage in one state."""
-
-    stage: str
-    state: JobState
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class Planned:
     """What one planning did."""
 
