@@ -231,6 +231,9 @@ def test_o29_a_read_only_phase_is_no_storm(spoilt: Spoilt) -> None:
     workers = [spoilt.project.worker() for _ in range(2)]
     spoilt.services.planning.plan(spoilt.make.site_id, [spoilt.make.row("l", 1)])
     until(lambda: spoilt.count("done") == 1, "they work")
+    # Both have begun: one that is refused while it starts ends with 3, as it should.
+    begun = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pipeline worker' AND state = 'idle'"
+    until(lambda: int(spoilt.ask(f"{begun} AND query IN ('COMMIT', 'ROLLBACK')")[0][0]) == 2, "both have begun")
     spoilt.services.planning.plan(spoilt.make.site_id, [spoilt.make.row("m", n) for n in range(1, 4)])
     spoilt.read_only(True)
     # One of them may have nothing to write: the other had taken all there was.
@@ -249,7 +252,8 @@ def test_o29_a_read_only_phase_is_no_storm(spoilt: Spoilt) -> None:
     assert max(lines) <= 6
     tries = spoilt.ask("SELECT max(attempts) FROM pipeline.jobs")
     assert int(tries[0][0]) <= 1
-    assert [w.stop() for w in workers] == [0, 0]
+    ends = [w.stop() for w in workers]
+    assert ends == [0, 0], [w.log for w in workers]
 
 
 SLOW_ONE = """
