@@ -66,6 +66,7 @@ TRANSITIONS: dict[str, Transition] = {
     t.verb: t
     for t in (
         _t("promote", {S.WAITING}, {S.PENDING}, Guard.GATE),
+        _t("demote", {S.PENDING}, {S.WAITING}, Guard.GATE),
         _t("claim", {S.PENDING}, {S.RESERVED}, Guard.STATE),
         _t("renew", {S.RESERVED}, {S.RESERVED}, Guard.TOKEN),
         _t("advance", {S.RESERVED}, {S.PENDING, S.WAITING, S.DONE, S.CANCELLED}, Guard.TOKEN),
@@ -78,11 +79,22 @@ TRANSITIONS: dict[str, Transition] = {
         _t("release", {S.RESERVED}, {S.PENDING, S.REPAIR, S.CANCELLED}, Guard.TOKEN),
         _t("reap", {S.RESERVED}, {S.PENDING, S.REPAIR, S.CANCELLED}, Guard.LEASE),
         _t("cancel", {S.WAITING, S.PENDING, S.RESERVED}, {S.CANCELLED, S.RESERVED}, Guard.STATE),
+        _t("approve", {S.WAITING}, {S.WAITING, S.PENDING}, Guard.STATE),  # with a hold
         _t("requeue", {S.FAILED, S.REPAIR, S.CANCELLED}, {S.WAITING, S.PENDING}, Guard.STATE),
         _t("retire", {S.WAITING, S.PENDING}, {S.WAITING, S.PENDING}, Guard.STATE),  # its stage; it moves on to the next
         _t("skip", {S.WAITING, S.PENDING, S.FAILED, S.REPAIR, S.CANCELLED}, {S.SKIPPED}, Guard.STATE),
+        _t("grant", {S.WAITING, S.PENDING, S.RESERVED}, {S.WAITING, S.PENDING, S.RESERVED}, Guard.STATE),  # attempts
+        _t(
+            "move",
+            {S.WAITING, S.PENDING, S.FAILED, S.REPAIR, S.CANCELLED},
+            {S.WAITING, S.PENDING, S.FAILED, S.REPAIR, S.CANCELLED},
+            Guard.GATE,
+        ),
     )
 }
+
+HOUSE_VERBS = frozenset({"pause", "resume", "open", "close", "set", "insert", "retire", "restore", "remove", "prune"})
+"""What is done to lanes, stages and sites, and noted in events without a job."""
 
 
 class LaneState(StrEnum):

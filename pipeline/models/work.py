@@ -71,12 +71,15 @@ class Lane(Base):
         CheckConstraint(one_of("on_failed", ("halt", "skip")), name="on_failed"),
         CheckConstraint("next_position > 0", name="next_position"),
         CheckConstraint("octet_length(name) BETWEEN 1 AND 200", name="name"),
+        CheckConstraint("jsonb_typeof(overrides) = 'object'", name="overrides"),
     )
 
     id: Mapped[identity]
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))
     name: Mapped[str]
     state: Mapped[str] = mapped_column(Text, server_default="active")
+    # By stage, what this lane has otherwise: width (null: no limit), lease_seconds, deadline_seconds, max_attempts.
+    overrides: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default=text("'{}'::jsonb"))
     on_failed: Mapped[str] = mapped_column(Text, server_default="halt")
     schedule: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     next_position: Mapped[int] = mapped_column(BigInteger, server_default="1")
@@ -105,7 +108,10 @@ class Stage(Base):
 
 
 class Gate(Base):
-    """One lane at one limited stage. A strict one (width 1) holds ``passed``, up to which all is over."""
+    """One lane at one limited stage. A strict one (width 1) holds ``passed``, up to which all is over.
+
+    Gates stay: one whose stage is limited no longer has no width, and everybody passes it.
+    """
 
     __tablename__ = "gates"
     __table_args__ = (
@@ -118,7 +124,7 @@ class Gate(Base):
     lane_id: Mapped[int] = mapped_column(ForeignKey("lanes.id"))
     stage: Mapped[str]
     ordinal: Mapped[int] = mapped_column(Integer)
-    width: Mapped[int] = mapped_column(Integer)
+    width: Mapped[int | None] = mapped_column(Integer)
     passed: Mapped[int] = mapped_column(BigInteger, server_default="0")
     strict_since: Mapped[born]
 
