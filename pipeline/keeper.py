@@ -124,7 +124,7 @@ class _Talk:
             self._process.send({"do": "load", "root": str(self._process.root)}, self._look)
             self._process.receive(self._look)
             self._process.ready = True
-        self._holding.begin(stage.deadline)
+        self._holding.begin(self._holding.claim.deadline or stage.deadline)
         try:
             self._process.send(self._order(), self._look)
         except wire.Unfit as error:

@@ -60,7 +60,7 @@ class Runner:
             return self._assemble(holding)
         stage = self._stages.pipeline[claim.stage]
         assert claim.topic is not None
-        holding.begin(stage.deadline)
+        holding.begin(claim.deadline or stage.deadline)
         ledger, corpus = self._means(holding, stage)
         try:
             outcome: object = stage.run(claim.topic, _context(holding, ledger, corpus))
@@ -73,7 +73,7 @@ class Runner:
         claim = holding.claim
         stage = self._stages.pipeline[claim.stage]
         assert claim.topic is not None
-        holding.begin(stage.deadline)
+        holding.begin(claim.deadline or stage.deadline)
         ledger, corpus = self._means(holding, stage)
         context = _context(holding, AsyncLedger(ledger, threads), AsyncCorpus(corpus, threads))
         try:

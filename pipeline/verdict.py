@@ -62,10 +62,11 @@ def told(claim: Claim, stage: AnyStage, kind: str, name: str, text: str) -> Ack:
 
 
 def late(claim: Claim, stage: AnyStage) -> Ack:
-    """Ended at the deadline of its stage: tried again, and charged."""
+    """Ended at the deadline of its lane or stage: tried again, and charged."""
     assert isinstance(stage, Stage)
-    assert stage.deadline is not None
-    text = f"ended at the deadline of {type(stage).__name__}, {stage.deadline.total_seconds():g} s"
+    deadline = claim.deadline or stage.deadline
+    assert deadline is not None
+    text = f"ended at the deadline of {type(stage).__name__}, {deadline.total_seconds():g} s"
     return told(claim, stage, "", DEADLINE, text)
 
 

@@ -153,6 +153,7 @@ class Claim:
     max_attempts: int
     gated: bool  # it holds a slot: a lane waits for its end
     lease: timedelta
+    deadline: timedelta | None = None  # its lane's, instead of its stage's
     topic: TopicView | None = None
     draft: Draft | None = None
     revision_id: int | None = None

@@ -1,7 +1,7 @@
 """Let lanes differ
 
-What a lane has otherwise than its stages say: a longer lease, another width. By stage, as one small object on the lane's
-row, which the claim reads anyhow.
+What a lane has otherwise than its stages say: a longer lease, another width. By stage, as one small object on the
+lane's row, which the claim reads anyhow.
 """
 
 import sqlalchemy as sa

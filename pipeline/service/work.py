@@ -70,7 +70,7 @@ class Work(Acknowledging):
             return found, self._findings(connection, rejected)
 
         found, findings = self._write(body)
-        return [_claim(row, prefixes[row.n], token, tuple(findings.get(row.topic_id, ()))) for row in found]
+        return [_claim(row, token, tuple(findings.get(row.topic_id, ()))) for row in found]
 
     def _findings(self, connection: Connection, topic_ids: list[int]) -> dict[int, list[Finding]]:
         by_topic: dict[int, list[Finding]] = defaultdict(list)
@@ -148,7 +148,7 @@ class Work(Acknowledging):
         self._write(body)
 
 
-def _claim(row: Any, prefix: Prefix, token: UUID, findings: tuple[Finding, ...]) -> Claim:
+def _claim(row: Any, token: UUID, findings: tuple[Finding, ...]) -> Claim:
     topic = draft = None
     if row.topic_id is not None:
         topic = TopicView(
@@ -167,7 +167,8 @@ def _claim(row: Any, prefix: Prefix, token: UUID, findings: tuple[Finding, ...])
         attempt=row.attempts,
         max_attempts=row.max_attempts,
         gated=row.slot is not None,
-        lease=prefix.lease,
+        lease=timedelta(seconds=row.lease_seconds),
+        deadline=None if row.deadline_seconds is None else timedelta(seconds=row.deadline_seconds),
         topic=topic,
         draft=draft,
         revision_id=row.revision_id,

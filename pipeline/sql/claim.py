@@ -23,6 +23,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    cast,
     exists,
     func,
     or_,
@@ -35,6 +36,7 @@ from sqlalchemy import (
 from pipeline.clock import Clock
 from pipeline.models import FENCES
 from pipeline.sql.batch import ONE, SECOND, table, word
+from pipeline.sql.ending import override
 from pipeline.sql.tables import jobs, lanes, revisions, sites, stages, topics
 from pipeline.states import JobState as S
 
@@ -48,7 +50,7 @@ def claim(clock: Clock) -> Select[Any]:
     Binds ``prefixes`` (n, site_id, stage, priority, share, lease_seconds, floor_at, floor_id), ``token`` and
     ``worker``. At most ``share`` jobs of a prefix, from its floor on: the worker's last ``(run_at, id)``, so that dead
     index entries of finished work, which a pinned snapshot keeps, are not walked again. All share the token; each has a
-    fence of its own. Charges the attempt.
+    fence of its own. Charges the attempt. A lane may have a lease of its own.
     """
     p = table(
         "prefixes",
@@ -61,10 +63,10 @@ def claim(clock: Clock) -> Select[Any]:
         floor_at=MOMENT,
         floor_id=BigInteger,
     )
-    j = jobs.alias("j")
+    j, lane = jobs.alias("j"), lanes.alias("lane")
     now = clock.statement()
     due = (
-        select(j.c.id)
+        select(j.c.id, j.c.lane_id)
         .where(
             j.c.state == word(S.PENDING),
             j.c.site_id == p.c.site_id,
@@ -83,7 +85,9 @@ def claim(clock: Clock) -> Select[Any]:
         .correlate(p)
         .lateral("due")
     )
-    chosen = select(due.c.id, p.c.n, p.c.lease_seconds).select_from(p.join(due, true())).cte("chosen")
+    own = select(cast(override(lane, p.c.stage, "lease_seconds"), Float)).where(lane.c.id == due.c.lane_id)
+    lease = func.coalesce(own.correlate(due, p).scalar_subquery(), p.c.lease_seconds).label("lease_seconds")
+    chosen = select(due.c.id, p.c.n, lease).select_from(p.join(due, true())).cte("chosen")
     # The array leads to the rows by their key. A join alone did not: the planner takes the shares for hundreds of rows,
     # and hashed them against every pending row of every site.
     keys = func.array(select(chosen.c.id).scalar_subquery(), type_=ARRAY(BigInteger))
@@ -103,7 +107,7 @@ def claim(clock: Clock) -> Select[Any]:
             reserved_at=clock.stored(),
             lease_expires_at=clock.stored() + chosen.c.lease_seconds * SECOND,
         )
-        .returning(*jobs.c, chosen.c.n)
+        .returning(*jobs.c, chosen.c.n, chosen.c.lease_seconds)
         .cte("claimed")
     )
     earlier = stages.alias("earlier")
@@ -125,6 +129,8 @@ def claim(clock: Clock) -> Select[Any]:
             claimed.c.attempts,
             claimed.c.max_attempts,
             claimed.c.slot,
+            claimed.c.lease_seconds,
+            cast(override(lanes, claimed.c.stage, "deadline_seconds"), Float).label("deadline_seconds"),
             claimed.c["pass"].label("number"),
             claimed.c.round,
             claimed.c.topic_id,

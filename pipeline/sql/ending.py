@@ -14,6 +14,7 @@ from sqlalchemy import (
     ColumnElement,
     Float,
     FromClause,
+    Integer,
     Select,
     Text,
     Uuid,
@@ -23,6 +24,7 @@ from sqlalchemy import (
     false,
     func,
     insert,
+    literal_column,
     null,
     or_,
     select,
@@ -34,7 +36,7 @@ from sqlalchemy.sql.selectable import CTE, TableValuedAlias
 
 from pipeline.clock import Clock
 from pipeline.sql.batch import GATES, ONE, table, word
-from pipeline.sql.tables import attempts, jobs, stages
+from pipeline.sql.tables import attempts, jobs, lanes, stages
 from pipeline.states import JobState as S
 
 NOBODY: dict[str, Any] = {
@@ -101,15 +103,28 @@ def arrive(gate: FromClause, position: ColumnElement[int], cleared: ColumnElemen
     """The rule of arrival, under the gate's lock.
 
     At a strict gate a job takes a turn if and only if its position lies beyond ``passed`` and it was not released from
-    there before; else it arrives pending without a gate. At a gate of width k every pass takes a slot.
+    there before; else it arrives pending without a gate. At a gate of width k every pass takes a slot, at one that is
+    wide open none.
     """
     ahead = and_(position > gate.c.passed, cleared < gate.c.ordinal)
-    turn = and_(gate.c.id.is_not(None), or_(gate.c.width > ONE, ahead))
+    turn = and_(gate.c.width.is_not(None), or_(gate.c.width > ONE, ahead))  # no gate, or one that is wide open: none
     return Arrival(
         state=case((turn, word(S.WAITING)), else_=word(S.PENDING)),
         gate_id=case((turn, gate.c.id)),
         allowed=or_(gate.c.id.is_(None), gate.c.id == func.any(GATES)),
     )
+
+
+def override(lane: FromClause, stage: ColumnElement[str], key: str) -> ColumnElement[Any]:
+    """What a lane says of a stage under ``key``, as text; NULL where it says nothing."""
+    return lane.c.overrides.op("->")(stage).op("->>")(literal_column(f"'{key}'", Text))
+
+
+def permitted(job: FromClause, stage: FromClause) -> ColumnElement[int]:
+    """How many attempts a job arriving at this stage is given: what its lane says, else the stage."""
+    lane = lanes.alias("lane")
+    own = select(cast(override(lane, stage.c.name, "max_attempts"), Integer)).where(lane.c.id == job.c.lane_id)
+    return func.coalesce(own.correlate(job, stage).scalar_subquery(), stage.c.max_attempts)
 
 
 def here_and_next(job: FromClause) -> tuple[FromClause, FromClause, ColumnElement[bool], ColumnElement[bool]]:

@@ -15,6 +15,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    cast,
     exists,
     false,
     func,
@@ -29,7 +30,7 @@ from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
 from pipeline.clock import Clock
 from pipeline.sql.batch import ONE, table, word
-from pipeline.sql.ending import arrive
+from pipeline.sql.ending import arrive, override, permitted
 from pipeline.sql.tables import gates, jobs, lanes, sites, stages, topics
 from pipeline.states import ASSEMBLE, JobState as S
 
@@ -96,12 +97,15 @@ def lock_first_gates() -> Select[Any]:
 @cache
 def put_gates() -> Any:
     """Make the gates that are missing: each lane of the site at each limited stage; returns their ids."""
+    own = override(lanes, stages.c.name, "width")
+    differs = lanes.c.overrides.op("->")(stages.c.name).op("?")(literal_column("'width'", Text))
+    width = case((differs, cast(own, Integer)), else_=stages.c.width)
     wanted = (
-        select(lanes.c.id, stages.c.name, stages.c.ordinal, stages.c.width)
+        select(lanes.c.id, stages.c.name, stages.c.ordinal, width)
         .select_from(lanes.join(stages, stages.c.site_id == lanes.c.site_id))
         .where(
             lanes.c.site_id == SITE,
-            stages.c.width.is_not(None),
+            width.is_not(None),
             # Looked for first: ON CONFLICT alone would wait for whoever moves such a gate just now.
             ~exists().where(gates.c.lane_id == lanes.c.id, gates.c.stage == stages.c.name),
         )
@@ -229,7 +233,7 @@ def add_jobs(clock: Clock) -> ReturningInsert[Any]:
             cleared,
             at.state,
             at.gate_id,
-            first.c.max_attempts,
+            permitted(topics, first),
             clock.stored(),
         )
         .select_from(

@@ -30,7 +30,7 @@ from sqlalchemy.sql.selectable import CompoundSelect
 
 from pipeline.clock import Clock
 from pipeline.sql.batch import GATES, word
-from pipeline.sql.ending import arrive, here_and_next
+from pipeline.sql.ending import arrive, here_and_next, permitted
 from pipeline.sql.tables import events, gates, jobs, lanes, sites, stages
 from pipeline.states import TRANSITIONS, JobState as S
 
@@ -144,7 +144,7 @@ def move_on(clock: Clock) -> Select[Any]:
         "gate_id": at.gate_id,
         "slot": null(),
         "attempts": ZERO,
-        "max_attempts": following.c.max_attempts,
+        "max_attempts": permitted(job, following),
         "given_back": ZERO,
         "snoozed": ZERO,
         "retry_at": null(),

@@ -29,7 +29,7 @@ from sqlalchemy.sql.selectable import CTE, CompoundSelect
 
 from pipeline.clock import Clock
 from pipeline.sql.batch import GATES, ONE, SECOND, word
-from pipeline.sql.ending import NO_GATE, arrive, end, held, here_and_next, said
+from pipeline.sql.ending import NO_GATE, arrive, end, held, here_and_next, permitted, said
 from pipeline.sql.tables import attempts, gates, jobs, lanes, stages
 from pipeline.states import JobState as S
 
@@ -58,7 +58,7 @@ def advance(clock: Clock) -> Select[Any]:
         stage=func.coalesce(following.c.name, job.c.stage),
         cleared=cleared,
         attempts=case((last, job.c.attempts), else_=ZERO),
-        max_attempts=func.coalesce(following.c.max_attempts, job.c.max_attempts),
+        max_attempts=case((last, job.c.max_attempts), else_=permitted(job, following)),
         given_back=case((last, job.c.given_back), else_=ZERO),
         snoozed=case((last, job.c.snoozed), else_=ZERO),
         gate_id=case((last, null()), else_=at.gate_id),
@@ -99,7 +99,7 @@ def reject(clock: Clock) -> Select[Any]:
         stage=case((over, job.c.stage), else_=target.c.name),
         round=case((over, job.c.round), else_=job.c.round + ONE),
         attempts=case((over, job.c.attempts), else_=ZERO),
-        max_attempts=case((over, job.c.max_attempts), else_=target.c.max_attempts),
+        max_attempts=case((over, job.c.max_attempts), else_=permitted(job, target)),
         given_back=case((over, job.c.given_back), else_=ZERO),
         snoozed=case((over, job.c.snoozed), else_=ZERO),
         gate_id=case((over, null()), else_=at.gate_id),

@@ -1,9 +1,15 @@
 WITH chosen AS (
-  SELECT due.id AS id, prefixes_in.n AS n, prefixes_in.lease_seconds AS lease_seconds
+  SELECT due.id AS id, prefixes_in.n AS n, coalesce(
+    (
+      SELECT CAST((lane.overrides -> prefixes_in.stage) ->> 'lease_seconds' AS FLOAT) AS anon_1
+      FROM lanes AS lane
+      WHERE lane.id = due.lane_id
+    ), prefixes_in.lease_seconds
+  ) AS lease_seconds
   FROM json_to_recordset(CAST(%(prefixes)s::JSON AS JSON)) AS prefixes_in(n INTEGER, site_id BIGINT, stage TEXT,
       priority SMALLINT, share INTEGER, lease_seconds FLOAT, floor_at TIMESTAMP WITH TIME ZONE, floor_id BIGINT)
   JOIN LATERAL (
-    SELECT j.id AS id
+    SELECT j.id AS id, j.lane_id AS lane_id
     FROM jobs AS j
     WHERE j.state = 'pending' AND j.site_id = prefixes_in.site_id AND j.stage = prefixes_in.stage AND j.priority =
         prefixes_in.priority AND j.run_at <= statement_timestamp() AND (j.run_at, j.id) > (prefixes_in.floor_at,
@@ -41,14 +47,15 @@ WITH chosen AS (
       jobs.max_rounds, jobs.cleared, jobs.state, jobs.hold, jobs.priority, jobs.release_at, jobs.retry_at, jobs.run_at,
       jobs.run_until, jobs.gate_id, jobs.slot, jobs.attempts, jobs.max_attempts, jobs.given_back, jobs.snoozed,
       jobs.token, jobs.fence, jobs.reserved_by, jobs.reserved_at, jobs.lease_expires_at, jobs.cancel_requested,
-      jobs.error_class, jobs.created_at, jobs.finished_at, chosen.n
+      jobs.error_class, jobs.created_at, jobs.finished_at, chosen.n, chosen.lease_seconds
 )
 SELECT claimed.n, here.name IS NOT NULL AND NOT (EXISTS (
   SELECT *
   FROM stages AS earlier
   WHERE earlier.site_id = claimed.site_id AND earlier.ordinal < here.ordinal AND earlier.state != 'retired'
 )) AS begins, claimed.id, claimed.site_id, sites.slug AS site, claimed.stage, claimed.priority, claimed.run_at,
-    claimed.fence, claimed.attempts, claimed.max_attempts, claimed.slot, claimed.pass AS number, claimed.round,
+    claimed.fence, claimed.attempts, claimed.max_attempts, claimed.slot, claimed.lease_seconds, CAST((lanes.overrides ->
+    claimed.stage) ->> 'deadline_seconds' AS FLOAT) AS deadline_seconds, claimed.pass AS number, claimed.round,
     claimed.topic_id, claimed.position, lanes.name AS lane, topics.slug, topics.title, topics.type, topics.path,
     topics.brief, topics.input_hash, revisions.id AS revision_id, revisions.title AS draft_title, revisions.description,
     revisions.body, revisions.front_matter, revisions.lineage

@@ -19,11 +19,11 @@ WITH chosen AS (
       max_attempts, chosen.given_back AS given_back, chosen.snoozed AS snoozed, chosen.token AS token, chosen.fence AS
       fence, chosen.reserved_by AS reserved_by, chosen.reserved_at AS reserved_at, chosen.lease_expires_at AS
       lease_expires_at, chosen.cancel_requested AS cancel_requested, chosen.error_class AS error_class,
-      chosen.created_at AS created_at, chosen.finished_at AS finished_at, CAST(CASE WHEN (gate.id IS NOT NULL AND
+      chosen.created_at AS created_at, chosen.finished_at AS finished_at, CAST(CASE WHEN (gate.width IS NOT NULL AND
       (gate.width > 1 OR chosen.position > gate.passed AND chosen.cleared < gate.ordinal)) THEN 'waiting' ELSE 'pending'
       END AS TEXT) AS new_state, CAST(CASE WHEN (chosen.stage = 'assemble') THEN chosen.stage ELSE target.name END AS
-      TEXT) AS new_stage, CAST(CASE WHEN (gate.id IS NOT NULL AND (gate.width > 1 OR chosen.position > gate.passed AND
-      chosen.cleared < gate.ordinal)) THEN gate.id END AS BIGINT) AS new_gate_id, CAST(NULL AS INTEGER) AS new_slot,
+      TEXT) AS new_stage, CAST(CASE WHEN (gate.width IS NOT NULL AND (gate.width > 1 OR chosen.position > gate.passed
+      AND chosen.cleared < gate.ordinal)) THEN gate.id END AS BIGINT) AS new_gate_id, CAST(NULL AS INTEGER) AS new_slot,
       CAST(CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage != 'assemble') THEN chosen.round + 1 ELSE
       chosen.round END AS SMALLINT) AS new_round, CAST(CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage !=
       'assemble') THEN CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage != 'assemble') THEN chosen.round + 1

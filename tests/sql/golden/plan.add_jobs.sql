@@ -1,10 +1,15 @@
 INSERT INTO jobs (site_id, lane_id, topic_id, position, pass, stage, cleared, state, gate_id, max_attempts, run_at)
 SELECT topics.site_id, topics.lane_id, topics.id, topics.position, topics.pass, first.name, CASE WHEN topics.released
-    THEN 2147483647 ELSE -1 END AS anon_1, CASE WHEN (gate.id IS NOT NULL AND (gate.width > 1 OR topics.position >
+    THEN 2147483647 ELSE -1 END AS anon_1, CASE WHEN (gate.width IS NOT NULL AND (gate.width > 1 OR topics.position >
     gate.passed AND CASE WHEN topics.released THEN 2147483647 ELSE -1 END < gate.ordinal)) THEN 'waiting' ELSE 'pending'
-    END AS anon_2, CASE WHEN (gate.id IS NOT NULL AND (gate.width > 1 OR topics.position > gate.passed AND CASE WHEN
-    topics.released THEN 2147483647 ELSE -1 END < gate.ordinal)) THEN gate.id END AS anon_3, first.max_attempts,
-    clock_timestamp() AS clock_timestamp_1
+    END AS anon_2, CASE WHEN (gate.width IS NOT NULL AND (gate.width > 1 OR topics.position > gate.passed AND CASE WHEN
+    topics.released THEN 2147483647 ELSE -1 END < gate.ordinal)) THEN gate.id END AS anon_3, coalesce(
+  (
+    SELECT CAST((lane.overrides -> first.name) ->> 'max_attempts' AS INTEGER) AS anon_4
+    FROM lanes AS lane
+    WHERE lane.id = topics.lane_id
+  ), first.max_attempts
+) AS coalesce_1, clock_timestamp() AS clock_timestamp_1
 FROM topics
 JOIN json_to_recordset(CAST(%(ids)s::JSON AS JSON)) AS ids_in(id BIGINT) ON topics.id = ids_in.id
 JOIN stages AS first ON first.site_id = topics.site_id AND first.ordinal = (

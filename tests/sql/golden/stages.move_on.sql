@@ -19,14 +19,19 @@ WITH job AS (
       snoozed, job.token AS token, job.fence AS fence, job.reserved_by AS reserved_by, job.reserved_at AS reserved_at,
       job.lease_expires_at AS lease_expires_at, job.cancel_requested AS cancel_requested, job.error_class AS
       error_class, job.created_at AS created_at, job.finished_at AS finished_at, CAST(following.name AS TEXT) AS
-      new_stage, CAST(CASE WHEN (job.hold IS NOT NULL) THEN 'waiting' ELSE CASE WHEN (gate.id IS NOT NULL AND
+      new_stage, CAST(CASE WHEN (job.hold IS NOT NULL) THEN 'waiting' ELSE CASE WHEN (gate.width IS NOT NULL AND
       (gate.width > 1 OR job.position > gate.passed AND job.cleared < gate.ordinal)) THEN 'waiting' ELSE 'pending' END
-      END AS TEXT) AS new_state, CAST(CASE WHEN (gate.id IS NOT NULL AND (gate.width > 1 OR job.position > gate.passed
-      AND job.cleared < gate.ordinal)) THEN gate.id END AS BIGINT) AS new_gate_id, CAST(NULL AS INTEGER) AS new_slot,
-      CAST(0 AS INTEGER) AS new_attempts, CAST(following.max_attempts AS INTEGER) AS new_max_attempts, CAST(0 AS
-      INTEGER) AS new_given_back, CAST(0 AS INTEGER) AS new_snoozed, CAST(NULL AS TIMESTAMP WITH TIME ZONE) AS
-      new_retry_at, CAST(greatest(job.release_at, clock_timestamp()) AS TIMESTAMP WITH TIME ZONE) AS new_run_at,
-      CAST(NULL AS TEXT) AS new_error_class
+      END AS TEXT) AS new_state, CAST(CASE WHEN (gate.width IS NOT NULL AND (gate.width > 1 OR job.position >
+      gate.passed AND job.cleared < gate.ordinal)) THEN gate.id END AS BIGINT) AS new_gate_id, CAST(NULL AS INTEGER) AS
+      new_slot, CAST(0 AS INTEGER) AS new_attempts, CAST(coalesce(
+    (
+      SELECT CAST((lane.overrides -> following.name) ->> 'max_attempts' AS INTEGER) AS anon_1
+      FROM lanes AS lane
+      WHERE lane.id = job.lane_id
+    ), following.max_attempts
+  ) AS INTEGER) AS new_max_attempts, CAST(0 AS INTEGER) AS new_given_back, CAST(0 AS INTEGER) AS new_snoozed, CAST(NULL
+      AS TIMESTAMP WITH TIME ZONE) AS new_retry_at, CAST(greatest(job.release_at, clock_timestamp()) AS TIMESTAMP WITH
+      TIME ZONE) AS new_run_at, CAST(NULL AS TEXT) AS new_error_class
   FROM job
   JOIN stages AS here ON here.site_id = job.site_id AND here.name = job.stage AND here.state = 'retired'
   JOIN stages AS following ON following.site_id = job.site_id AND following.ordinal = (
@@ -49,7 +54,7 @@ WITH job AS (
 ), noted AS (
   INSERT INTO events (site_id, lane_id, job_id, verb, from_state, to_state, actor, reason)
   SELECT decided.site_id AS site_id, decided.lane_id AS lane_id, decided.id AS id, 'retire', decided.state AS state,
-      written.state AS state_1, %(p_actor)s::VARCHAR AS anon_1, concat(decided.stage, ' was retired; on to ',
+      written.state AS state_1, %(p_actor)s::VARCHAR AS anon_2, concat(decided.stage, ' was retired; on to ',
       written.stage) AS concat_1
   FROM decided
   JOIN written ON written.id = decided.id

@@ -26,19 +26,25 @@ WITH held AS (
       held.error_class AS error_class, held.created_at AS created_at, held.finished_at AS finished_at,
       held.said_delay_seconds AS said_delay_seconds, held.said_to_stage AS said_to_stage, held.said_hold AS said_hold,
       held.said_error_class AS said_error_class, held.said_error AS said_error, held.said_metrics AS said_metrics,
-      'done' AS outcome, true AS charged, CAST(CASE WHEN (following.name IS NULL) THEN 'done' ELSE CASE WHEN (gate.id IS
-      NOT NULL AND (gate.width > 1 OR held.position > gate.passed AND greatest(held.cleared, here.ordinal) <
+      'done' AS outcome, true AS charged, CAST(CASE WHEN (following.name IS NULL) THEN 'done' ELSE CASE WHEN (gate.width
+      IS NOT NULL AND (gate.width > 1 OR held.position > gate.passed AND greatest(held.cleared, here.ordinal) <
       gate.ordinal)) THEN 'waiting' ELSE 'pending' END END AS TEXT) AS new_state, CAST(coalesce(following.name,
       held.stage) AS TEXT) AS new_stage, CAST(greatest(held.cleared, here.ordinal) AS INTEGER) AS new_cleared, CAST(CASE
-      WHEN (following.name IS NULL) THEN held.attempts ELSE 0 END AS INTEGER) AS new_attempts,
-      CAST(coalesce(following.max_attempts, held.max_attempts) AS INTEGER) AS new_max_attempts, CAST(CASE WHEN
-      (following.name IS NULL) THEN held.given_back ELSE 0 END AS INTEGER) AS new_given_back, CAST(CASE WHEN
-      (following.name IS NULL) THEN held.snoozed ELSE 0 END AS INTEGER) AS new_snoozed, CAST(CASE WHEN (following.name
-      IS NULL) THEN NULL ELSE CASE WHEN (gate.id IS NOT NULL AND (gate.width > 1 OR held.position > gate.passed AND
-      greatest(held.cleared, here.ordinal) < gate.ordinal)) THEN gate.id END END AS BIGINT) AS new_gate_id, CAST(NULL AS
-      INTEGER) AS new_slot, CAST(NULL AS TIMESTAMP WITH TIME ZONE) AS new_retry_at, CAST(greatest(held.release_at,
-      clock_timestamp()) AS TIMESTAMP WITH TIME ZONE) AS new_run_at, CAST(NULL AS TEXT) AS new_error_class, CAST(CASE
-      WHEN (following.name IS NULL) THEN clock_timestamp() END AS TIMESTAMP WITH TIME ZONE) AS new_finished_at
+      WHEN (following.name IS NULL) THEN held.attempts ELSE 0 END AS INTEGER) AS new_attempts, CAST(CASE WHEN
+      (following.name IS NULL) THEN held.max_attempts ELSE coalesce(
+    (
+      SELECT CAST((lane.overrides -> following.name) ->> 'max_attempts' AS INTEGER) AS anon_1
+      FROM lanes AS lane
+      WHERE lane.id = held.lane_id
+    ), following.max_attempts
+  ) END AS INTEGER) AS new_max_attempts, CAST(CASE WHEN (following.name IS NULL) THEN held.given_back ELSE 0 END AS
+      INTEGER) AS new_given_back, CAST(CASE WHEN (following.name IS NULL) THEN held.snoozed ELSE 0 END AS INTEGER) AS
+      new_snoozed, CAST(CASE WHEN (following.name IS NULL) THEN NULL ELSE CASE WHEN (gate.width IS NOT NULL AND
+      (gate.width > 1 OR held.position > gate.passed AND greatest(held.cleared, here.ordinal) < gate.ordinal)) THEN
+      gate.id END END AS BIGINT) AS new_gate_id, CAST(NULL AS INTEGER) AS new_slot, CAST(NULL AS TIMESTAMP WITH TIME
+      ZONE) AS new_retry_at, CAST(greatest(held.release_at, clock_timestamp()) AS TIMESTAMP WITH TIME ZONE) AS
+      new_run_at, CAST(NULL AS TEXT) AS new_error_class, CAST(CASE WHEN (following.name IS NULL) THEN clock_timestamp()
+      END AS TIMESTAMP WITH TIME ZONE) AS new_finished_at
   FROM held
   LEFT OUTER JOIN stages AS here ON here.site_id = held.site_id AND here.name = held.stage
   LEFT OUTER JOIN stages AS following ON following.site_id = held.site_id AND following.ordinal = (
@@ -77,8 +83,8 @@ WITH held AS (
   SELECT decided.fence AS fence, decided.id AS id, decided.stage AS stage, decided.round AS round, decided.token AS
       token, decided.reserved_by AS reserved_by, decided.reserved_at AS reserved_at, greatest(clock_timestamp(),
       decided.reserved_at) AS greatest_1, CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
-      'cancelled' ELSE decided.outcome END AS anon_1, decided.cancel_requested AND decided.new_state != 'done' OR
-      decided.charged AS anon_2, decided.said_error_class AS said_error_class, decided.said_error AS said_error,
+      'cancelled' ELSE decided.outcome END AS anon_2, decided.cancel_requested AND decided.new_state != 'done' OR
+      decided.charged AS anon_3, decided.said_error_class AS said_error_class, decided.said_error AS said_error,
       decided.said_metrics AS said_metrics
   FROM decided
   JOIN written ON written.id = decided.id

@@ -27,20 +27,26 @@ WITH held AS (
       held.said_delay_seconds AS said_delay_seconds, held.said_to_stage AS said_to_stage, held.said_hold AS said_hold,
       held.said_error_class AS said_error_class, held.said_error AS said_error, held.said_metrics AS said_metrics,
       'rejected' AS outcome, true AS charged, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN
-      'repair' ELSE CASE WHEN (gate.id IS NOT NULL AND (gate.width > 1 OR held.position > gate.passed AND held.cleared <
-      gate.ordinal)) THEN 'waiting' ELSE 'pending' END END AS TEXT) AS new_state, CAST(CASE WHEN (held.round >=
-      held.max_rounds OR target.name IS NULL) THEN held.stage ELSE target.name END AS TEXT) AS new_stage, CAST(CASE WHEN
-      (held.round >= held.max_rounds OR target.name IS NULL) THEN held.round ELSE held.round + 1 END AS SMALLINT) AS
-      new_round, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN held.attempts ELSE 0 END AS
-      INTEGER) AS new_attempts, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN
-      held.max_attempts ELSE target.max_attempts END AS INTEGER) AS new_max_attempts, CAST(CASE WHEN (held.round >=
-      held.max_rounds OR target.name IS NULL) THEN held.given_back ELSE 0 END AS INTEGER) AS new_given_back, CAST(CASE
-      WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN held.snoozed ELSE 0 END AS INTEGER) AS
-      new_snoozed, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN NULL ELSE CASE WHEN
-      (gate.id IS NOT NULL AND (gate.width > 1 OR held.position > gate.passed AND held.cleared < gate.ordinal)) THEN
-      gate.id END END AS BIGINT) AS new_gate_id, CAST(NULL AS INTEGER) AS new_slot, CAST(NULL AS TIMESTAMP WITH TIME
-      ZONE) AS new_retry_at, CAST(greatest(held.release_at, clock_timestamp()) AS TIMESTAMP WITH TIME ZONE) AS
-      new_run_at, CAST('rejected' AS TEXT) AS new_error_class
+      'repair' ELSE CASE WHEN (gate.width IS NOT NULL AND (gate.width > 1 OR held.position > gate.passed AND
+      held.cleared < gate.ordinal)) THEN 'waiting' ELSE 'pending' END END AS TEXT) AS new_state, CAST(CASE WHEN
+      (held.round >= held.max_rounds OR target.name IS NULL) THEN held.stage ELSE target.name END AS TEXT) AS new_stage,
+      CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN held.round ELSE held.round + 1 END AS
+      SMALLINT) AS new_round, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN held.attempts
+      ELSE 0 END AS INTEGER) AS new_attempts, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN
+      held.max_attempts ELSE coalesce(
+    (
+      SELECT CAST((lane.overrides -> target.name) ->> 'max_attempts' AS INTEGER) AS anon_1
+      FROM lanes AS lane
+      WHERE lane.id = held.lane_id
+    ), target.max_attempts
+  ) END AS INTEGER) AS new_max_attempts, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN
+      held.given_back ELSE 0 END AS INTEGER) AS new_given_back, CAST(CASE WHEN (held.round >= held.max_rounds OR
+      target.name IS NULL) THEN held.snoozed ELSE 0 END AS INTEGER) AS new_snoozed, CAST(CASE WHEN (held.round >=
+      held.max_rounds OR target.name IS NULL) THEN NULL ELSE CASE WHEN (gate.width IS NOT NULL AND (gate.width > 1 OR
+      held.position > gate.passed AND held.cleared < gate.ordinal)) THEN gate.id END END AS BIGINT) AS new_gate_id,
+      CAST(NULL AS INTEGER) AS new_slot, CAST(NULL AS TIMESTAMP WITH TIME ZONE) AS new_retry_at,
+      CAST(greatest(held.release_at, clock_timestamp()) AS TIMESTAMP WITH TIME ZONE) AS new_run_at, CAST('rejected' AS
+      TEXT) AS new_error_class
   FROM held
   LEFT OUTER JOIN stages AS target ON target.site_id = held.site_id AND (target.name = held.said_to_stage OR
       held.said_to_stage IS NULL AND target.ordinal = (
@@ -77,8 +83,8 @@ WITH held AS (
   SELECT decided.fence AS fence, decided.id AS id, decided.stage AS stage, decided.round AS round, decided.token AS
       token, decided.reserved_by AS reserved_by, decided.reserved_at AS reserved_at, greatest(clock_timestamp(),
       decided.reserved_at) AS greatest_1, CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
-      'cancelled' ELSE decided.outcome END AS anon_1, decided.cancel_requested AND decided.new_state != 'done' OR
-      decided.charged AS anon_2, decided.said_error_class AS said_error_class, decided.said_error AS said_error,
+      'cancelled' ELSE decided.outcome END AS anon_2, decided.cancel_requested AND decided.new_state != 'done' OR
+      decided.charged AS anon_3, decided.said_error_class AS said_error_class, decided.said_error AS said_error,
       decided.said_metrics AS said_metrics
   FROM decided
   JOIN written ON written.id = decided.id
