@@ -14,9 +14,11 @@ from pipeline.errors import DatabaseError
 from pipeline.service.lanes import Lanes
 from pipeline.service.ledger import LedgerService
 from pipeline.service.operate import Operate
+from pipeline.service.places import Places
 from pipeline.service.planning import Planning
 from pipeline.service.reading import Reading
 from pipeline.service.sites import Sites
+from pipeline.service.widths import Widths
 from pipeline.service.work import Work
 from pipeline.settings import Settings, project_root
 
@@ -32,6 +34,8 @@ class Services:
     ledger: LedgerService
     reading: Reading
     lanes: Lanes
+    widths: Widths
+    places: Places
     sites: Sites
 
 
@@ -44,6 +48,8 @@ def services(engine: Engine, clock: Clock | None = None) -> Services:
         LedgerService(engine, clock),
         Reading(engine, clock),
         Lanes(engine, clock),
+        Widths(engine, clock),
+        Places(engine, clock),
         Sites(engine, clock),
     )
 

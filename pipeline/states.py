@@ -79,7 +79,6 @@ TRANSITIONS: dict[str, Transition] = {
         _t("release", {S.RESERVED}, {S.PENDING, S.REPAIR, S.CANCELLED}, Guard.TOKEN),
         _t("reap", {S.RESERVED}, {S.PENDING, S.REPAIR, S.CANCELLED}, Guard.LEASE),
         _t("cancel", {S.WAITING, S.PENDING, S.RESERVED}, {S.CANCELLED, S.RESERVED}, Guard.STATE),
-        _t("approve", {S.WAITING}, {S.WAITING, S.PENDING}, Guard.STATE),  # with a hold
         _t("requeue", {S.FAILED, S.REPAIR, S.CANCELLED}, {S.WAITING, S.PENDING}, Guard.STATE),
         _t("retire", {S.WAITING, S.PENDING}, {S.WAITING, S.PENDING}, Guard.STATE),  # its stage; it moves on to the next
         _t("skip", {S.WAITING, S.PENDING, S.FAILED, S.REPAIR, S.CANCELLED}, {S.SKIPPED}, Guard.STATE),
@@ -93,7 +92,7 @@ TRANSITIONS: dict[str, Transition] = {
     )
 }
 
-HOUSE_VERBS = frozenset({"pause", "resume", "open", "close", "set", "insert", "retire", "restore", "remove", "prune"})
+HOUSE_VERBS = frozenset({"pause", "resume", "open", "close", "set", "retire", "restore", "remove", "prune"})
 """What is done to lanes, stages and sites, and noted in events without a job."""
 
 

@@ -196,3 +196,4 @@ class Planned:
     busy: int = 0  # changed, but a pass is unfinished: planned once that ends
     absent: tuple[str, ...] = ()  # topics that the file no longer names; they stay as they are
     appended: tuple[str, ...] = ()  # new rows placed at the end of a lane that had already gone past their position
+    closed: tuple[str, ...] = ()  # new or changed rows of lanes that are closed: left out

@@ -35,6 +35,8 @@ def text(outlook: "Outlook") -> str:
     lines.append(f"would assemble the site: {'yes' if outlook.assembly else 'no'}")
     if planned.absent:
         lines.append(f"note: the file no longer names {some(planned.absent)}; they would stay as they are")
+    if planned.closed:
+        lines.append(f"note: would be left out, for the lane is closed: {some(planned.closed)}")
     if planned.appended:
         lines.append(f"note: {some(planned.appended)} would go to the end of the lane, not to the file's place")
     lines += [f"note: {safe(note)}" for note in outlook.notes]

@@ -31,6 +31,8 @@ def text(report: "Report", here: Path, now: datetime) -> str:
     lines += _waits(report, now)
     if planned.absent:
         lines.append(f"note: the file no longer names {some(planned.absent)}; they stay as they are")
+    if planned.closed:
+        lines.append(f"note: left out, for the lane is closed: {some(planned.closed)}")
     if planned.appended:
         lines.append(
             f"note: {some(planned.appended)} came late, and went to the end of the lane, not to the file's place"
@@ -74,6 +76,7 @@ def planned_document(planned: "Planned") -> dict[str, Any]:
         "busy": planned.busy,
         "absent": list(planned.absent),
         "appended": list(planned.appended),
+        "closed": list(planned.closed),
     }
 
 

@@ -15,14 +15,13 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, DBAPIError, StatementError
 
 from pipeline.db import reason, sqlstate
-from pipeline.service.base import Service, clean, likeness
+from pipeline.service.base import ASSEMBLE_DELAY_SECONDS, Service, clean, likeness
 from pipeline.sql import content, plan, transitions
 from pipeline.sql.batch import bound
+from pipeline.sql.operate import FORCED
 from pipeline.sql.transitions import Reach
 from pipeline.views import Claim, Draft, Finding
 
-ASSEMBLE_DELAY_SECONDS = 5  # so that one assembly serves many pages; a run that has nothing else to do makes it due
-ASSEMBLE_ATTEMPTS = 10
 EXPIRED = "expired"  # the error class of what a reaper took away
 
 
@@ -201,10 +200,6 @@ class Acknowledging(Service):
         if owing:
             self._add_assembly(connection, owing, ASSEMBLE_DELAY_SECONDS)
 
-    def _add_assembly(self, connection: Connection, site_ids: Sequence[int], delay_seconds: int) -> None:
-        values = bound(site_ids=list(site_ids), delay_seconds=delay_seconds, max_attempts=ASSEMBLE_ATTEMPTS)
-        connection.execute(plan.add_assembly(self._clock), values)
-
     def _fates(self, connection: Connection, acks: Sequence[Ack], written: Mapping[int, Any]) -> dict[int, Fate]:
         missing = [a for a in acks if a.claim.fence not in written]
         fates = dict.fromkeys(written, Fate.WRITTEN)
@@ -214,8 +209,8 @@ class Acknowledging(Service):
         held = set(connection.execute(transitions.still_held(), {"acks": asked}).scalars())
         fences = [a.claim.fence for a in missing]
         ended = connection.execute(transitions.recorded(), bound(fences=fences))
-        # Not what a reaper recorded, whatever it came to.
-        recorded: dict[int, str] = {row.fence: row.outcome for row in ended if row.error_class != EXPIRED}
+        # Not what was recorded by whoever took it away, a reaper or a person, whatever it came to.
+        recorded: dict[int, str] = {r.fence: r.outcome for r in ended if r.error_class not in (EXPIRED, FORCED)}
         for ack in missing:
             fence = ack.claim.fence
             if ack.claim.job_id in held:

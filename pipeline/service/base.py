@@ -14,7 +14,8 @@ from sqlalchemy.exc import DBAPIError
 
 from pipeline.clock import Clock, DatabaseClock
 from pipeline.db import sqlstate
-from pipeline.sql import gates
+from pipeline.sql import gates, plan
+from pipeline.sql.batch import bound
 from pipeline.views import content_hash
 
 T = TypeVar("T")
@@ -23,6 +24,8 @@ T = TypeVar("T")
 PASSING = frozenset({"40001", "40P01", "55P03", "57014"})
 TRIES = 5
 MAX_ERROR_BYTES = 4000
+ASSEMBLE_DELAY_SECONDS = 5  # so that one assembly serves many pages; a run that has nothing else to do makes it due
+ASSEMBLE_ATTEMPTS = 10
 
 
 class Service:
@@ -37,12 +40,18 @@ class Service:
         with self._engine.connect() as connection, connection.begin():
             yield connection
 
-    def _write(self, body: Callable[[Connection], T]) -> T:
-        """Run ``body`` in a transaction of its own; all of it again when it lost to another, a few times."""
+    def _write(self, body: Callable[[Connection], T], *, dry_run: bool = False) -> T:
+        """Run ``body`` in a transaction of its own; all of it again when it lost to another, a few times.
+
+        With ``dry_run`` it is judged by the very same statements, and then nothing of it is kept.
+        """
         for attempt in range(1, TRIES + 1):
             try:
-                with self._engine.begin() as connection:
-                    return body(connection)
+                with self._engine.connect() as connection, connection.begin() as transaction:
+                    answer = body(connection)
+                    if dry_run:
+                        transaction.rollback()
+                    return answer
             except DBAPIError as error:
                 if sqlstate(error) not in PASSING or attempt == TRIES:
                     raise
@@ -61,6 +70,20 @@ class Service:
             return []
         connection.execute(gates.move_passed(), {"gates": list(locked)})
         return connection.execute(gates.promote(self._clock), {"gates": list(locked)}).all()
+
+    def _add_assembly(self, connection: Connection, site_ids: Sequence[int], delay_seconds: int) -> None:
+        values = bound(site_ids=list(site_ids), delay_seconds=delay_seconds, max_attempts=ASSEMBLE_ATTEMPTS)
+        connection.execute(plan.add_assembly(self._clock), values)
+
+    def _look_again(self, connection: Connection, site_ids: Sequence[int]) -> None:
+        """What is live there may have changed without a word: note it, and plan the assembly that finds out.
+
+        The last lock of a transaction.
+        """
+        if site_ids:
+            connection.execute(plan.lock_sites(), bound(site_ids=list(site_ids))).all()  # in id order
+            connection.execute(plan.raise_changed(), bound(site_ids=list(site_ids)))
+            self._add_assembly(connection, site_ids, ASSEMBLE_DELAY_SECONDS)
 
 
 def clean(text: str, limit: int = MAX_ERROR_BYTES) -> str:

@@ -4,7 +4,7 @@ Pure: it compares what the file says with what is known, and neither reads nor w
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ class Decision:
     unchanged: int
     absent: tuple[str, ...]  # known, but no longer in the file: they stay as they are
     appended: tuple[str, ...]  # new, yet before one that is known: to the end of the lane all the same
+    closed: tuple[str, ...]  # new or changed, but their lane is closed
 
     def planned(self) -> Planned:
         """The same, counted."""
@@ -32,24 +33,30 @@ class Decision:
             busy=len(self.busy),
             absent=self.absent,
             appended=self.appended,
+            closed=self.closed,
         )
 
 
-def decide(topics: Sequence[TopicRow], known: Mapping[str, Any]) -> Decision:
-    """What to do with each topic; ``known`` are rows of ``sql.plan.known_topics`` by slug.
+def decide(topics: Sequence[TopicRow], known: Mapping[str, Any], closed: Collection[str] = ()) -> Decision:
+    """What to do with each topic; ``known`` are rows of ``sql.plan.known_topics`` by slug, ``closed`` names of lanes.
 
     Raises ProjectError when a topic's lane or path is another than before.
     """
     _refuse_moves(topics, known)
     differ = [t for t in topics if t.slug in known and _differs(t, known[t.slug])]
     new = tuple(t for t in topics if t.slug not in known)
+    shut = tuple(t.slug for t in (*new, *differ) if t.lane in closed)
+    unchanged = len(topics) - len(new) - len(differ)
+    new = tuple(t for t in new if t.lane not in closed)
+    differ = [t for t in differ if t.lane not in closed]
     return Decision(
         new=new,
         changed=tuple(t for t in differ if not known[t.slug].busy),
         busy=tuple(t for t in differ if known[t.slug].busy),
-        unchanged=len(topics) - len(new) - len(differ),
+        unchanged=unchanged,
         absent=tuple(sorted(set(known) - {t.slug for t in topics})),
-        appended=tuple(_out_of_order(topics, known)),
+        appended=tuple(_out_of_order([t for t in topics if t.lane not in closed], known)),
+        closed=shut,
     )
 
 

@@ -62,6 +62,14 @@ class Turned:
     running: int  # that are reserved, and finish
 
 
+_TURNS = {  # by verb: the states that it leaves, and the one that it reaches
+    "pause": ({"active"}, "paused"),
+    "resume": ({"paused"}, "active"),
+    "close": ({"active", "paused"}, "closed"),
+    "open": ({"closed"}, "active"),
+}
+
+
 class Lanes(Service):
     """What people do to lanes."""
 
@@ -70,13 +78,21 @@ class Lanes(Service):
         with self._reading() as connection:
             return [_line(row) for row in connection.execute(lanes.listing(), bound(site_id=site_id))]
 
-    def pause(self, site_id: int, lane: str, *, actor: str, reason: str = "") -> Turned:
+    def pause(self, site_id: int, lane: str, *, actor: str, reason: str = "", dry_run: bool = False) -> Turned:
         """Let nothing of a lane begin any more. Raises Refused when it is not active, NotFound when it is not there."""
-        return self._write(lambda cn: self._turn(cn, site_id, lane, actor, reason, paused=True))
+        return self._write(lambda cn: self._turn(cn, "pause", site_id, lane, actor, reason), dry_run=dry_run)
 
-    def resume(self, site_id: int, lane: str, *, actor: str, reason: str = "") -> Turned:
+    def resume(self, site_id: int, lane: str, *, actor: str, reason: str = "", dry_run: bool = False) -> Turned:
         """Let a paused lane go on where it stood."""
-        return self._write(lambda cn: self._turn(cn, site_id, lane, actor, reason, paused=False))
+        return self._write(lambda cn: self._turn(cn, "resume", site_id, lane, actor, reason), dry_run=dry_run)
+
+    def close(self, site_id: int, lane: str, *, actor: str, reason: str = "", dry_run: bool = False) -> Turned:
+        """Let nothing of a lane begin, and nothing be added to it, any more."""
+        return self._write(lambda cn: self._turn(cn, "close", site_id, lane, actor, reason), dry_run=dry_run)
+
+    def open(self, site_id: int, lane: str, *, actor: str, reason: str = "", dry_run: bool = False) -> Turned:
+        """Let a closed lane go on where it stood."""
+        return self._write(lambda cn: self._turn(cn, "open", site_id, lane, actor, reason), dry_run=dry_run)
 
     def settle(self, site_id: int) -> int:
         """Take the turn from what became pending in lanes that are not active; returns how many.
@@ -96,22 +112,22 @@ class Lanes(Service):
         connection.execute(lanes.lock_gates(), at).all()
         return len(connection.execute(lanes.demote(), at).all())
 
-    def _turn(
-        self, connection: Connection, site_id: int, lane: str, actor: str, reason: str, *, paused: bool
-    ) -> Turned:
+    def _turn(self, connection: Connection, verb: str, site_id: int, lane: str, actor: str, reason: str) -> Turned:
+        sources, after = _TURNS[verb]
         row = connection.execute(lanes.lock(), bound(site_id=site_id, name=lane)).one_or_none()
         if row is None:
             raise NotFound(f"no lane {lane!r} in this site; see: pipeline lanes list")
         at = bound(site_id=site_id, lane_id=row.id)
         locked: Sequence[int] = connection.execute(lanes.lock_gates(), at).scalars().all()
-        if connection.execute(lanes.turn(paused=paused), at).one_or_none() is None:
-            raise Refused(f"lane {lane!r} is {row.state}{' already' if paused == (row.state == 'paused') else ''}")
-        moved = {r.id for r in connection.execute(lanes.demote() if paused else lanes.free(self._clock), at)}
-        if not paused:
+        if row.state not in sources:
+            hint = "; open it: pipeline lanes open" if row.state == "closed" and after != "closed" else ""
+            raise Refused(f"lane {lane!r} is {row.state}{' already' if row.state == after else ''}{hint}")
+        connection.execute(lanes.turn(), {**at, **bound(state=after)})
+        moved = {r.id for r in connection.execute(lanes.free(self._clock) if after == "active" else lanes.demote(), at)}
+        if after == "active":
             moved |= {r.id for r in self._give_turns(connection, locked)}
-        after = "paused" if paused else "active"
         note(
-            connection, "pause" if paused else "resume", actor, reason, site_id=site_id, lane_id=row.id,
+            connection, verb, actor, reason, site_id=site_id, lane_id=row.id,
             from_state=row.state, to_state=after, details={"jobs": len(moved)},
         )  # fmt: skip
         return Turned(lane, row.state, after, len(moved), connection.execute(lanes.running(), at).scalar_one())

@@ -1,17 +1,19 @@
-"""An operator's verbs on jobs: cancel, requeue, skip; floor 2. Each is noted in events with actor and reason."""
+"""An operator's verbs on jobs: cancel, requeue, skip, grant; floor 2. Each is noted in events with actor and reason."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Select
 
 from pipeline.errors import NotFound, Refused
 from pipeline.service.base import TRIES, Service, clean
-from pipeline.sql import operate, reads
+from pipeline.sql import lanes, operate, reads
 from pipeline.sql.batch import bound
-from pipeline.states import TRANSITIONS, JobState
+from pipeline.states import ASSEMBLE, TRANSITIONS, JobState
 from pipeline.views import JobView
+
+AT_ONCE = 500  # jobs that a filter moves in one transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,88 +26,186 @@ class Moved:
     stage: str
 
 
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which jobs of a site a verb is meant for; what is None, or empty, lets all pass."""
+
+    site_id: int
+    lane: str | None = None
+    stage: str | None = None  # where they stand
+    states: frozenset[JobState] = frozenset()
+    error_class: str | None = None
+
+
+Jobs = Sequence[int] | Filter
+"""Numbers, of which all are moved or none; or a filter, which moves what still matches when its row is locked."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Verb:
+    name: str
+    past: str
+    statement: Select[Any]
+    whole_lane: bool = False  # it locks every gate of the lane
+    enters: bool = False  # it comes to a gate
+    force: bool = False  # reserved ones are taken from their holders
+    stage: str | None = None
+    grant: int | None = None
+
+    @property
+    def sources(self) -> frozenset[JobState]:
+        return TRANSITIONS[self.name].sources | ({JobState.RESERVED} if self.force else frozenset())
+
+
 class _Overtaken(Refused):
     """The verb allows the job's state, yet it was not written: it changed hands, or came to a gate, under our eyes."""
 
 
 class Operate(Service):
-    """What people do to jobs."""
+    """What people do to jobs. With ``dry_run`` it is judged by the very same statements, and nothing is kept."""
 
-    def cancel(self, ids: Sequence[int], *, actor: str, reason: str = "") -> list[Moved]:
-        """Cancel jobs that wait or are pending; reserved ones are asked to stop. A cancelled head halts its lane."""
-        return self._do("cancel", ids, actor, reason, whole_lane=False)
+    def cancel(
+        self, jobs: Jobs, *, actor: str, reason: str = "", force: bool = False, dry_run: bool = False
+    ) -> list[Moved]:
+        """Cancel jobs that wait or are pending; reserved ones are asked to stop. A cancelled head halts its lane.
+
+        ``force`` takes a reservation away at once: what its holder still says is lost.
+        """
+        statement = operate.cancel_now(self._clock) if force else operate.cancel(self._clock)
+        return self._do(_Verb("cancel", "cancelled", statement, force=force), jobs, actor, reason, dry_run)
 
     def requeue(
-        self, ids: Sequence[int], *, actor: str, reason: str = "", stage: str | None = None, grant: int = 5
+        self,
+        jobs: Jobs,
+        *,
+        actor: str,
+        reason: str = "",
+        stage: str | None = None,
+        grant: int = 5,
+        dry_run: bool = False,
     ) -> list[Moved]:
         """Put failed, repair and cancelled jobs back to work where they stood, or at ``stage``, with ``grant``
         attempts more."""
-        return self._do("requeue", ids, actor, reason, whole_lane=False, stage=stage, grant=grant)
+        verb = _Verb("requeue", "requeued", operate.requeue(self._clock), enters=True, stage=stage, grant=grant)
+        return self._do(verb, jobs, actor, reason, dry_run)
 
-    def skip(self, ids: Sequence[int], *, actor: str, reason: str = "") -> list[Moved]:
-        """Give jobs up for good, so that their lanes go on."""
-        return self._do("skip", ids, actor, reason, whole_lane=True)
+    def skip(
+        self, jobs: Jobs, *, actor: str, reason: str = "", force: bool = False, dry_run: bool = False
+    ) -> list[Moved]:
+        """Give jobs up for good, so that their lanes go on. ``force`` takes reserved ones from their holders."""
+        verb = _Verb("skip", "skipped", operate.skip(self._clock), whole_lane=True, force=force)
+        return self._do(verb, jobs, actor, reason, dry_run)
+
+    def grant(self, jobs: Jobs, *, attempts: int, actor: str, reason: str = "", dry_run: bool = False) -> list[Moved]:
+        """Permit so many attempts more to jobs that wait, are pending or reserved, at the stage where they stand."""
+        verb = _Verb("grant", "granted attempts", operate.grant(self._clock), grant=attempts)
+        return self._do(verb, jobs, actor, reason, dry_run)
 
     def hasten(self, site_id: int) -> None:
         """Make an assembly that waits for more pages due now: there are none to come."""
         self._write(lambda cn: cn.execute(operate.hasten(self._clock), bound(site_id=site_id)).all())
 
-    def _do(
-        self, verb: str, ids: Sequence[int], actor: str, reason: str, *, whole_lane: bool, **more: Any
+    def _do(self, verb: _Verb, jobs: Jobs, actor: str, reason: str, dry_run: bool) -> list[Moved]:
+        values = bound(actor=clean(actor, 200), reason=clean(reason), stage=verb.stage, grant=verb.grant)
+        if not isinstance(jobs, Filter):
+            everything = bound(lane_id=None, at=None, error_class=None, states=None)
+            return self._patiently(verb, sorted(set(jobs)), {**values, **everything}, dry_run, all_or_none=True)
+        values |= self._conditions(jobs)
+        with self._reading() as connection:
+            asked = {**values, **bound(site_id=jobs.site_id, sources=sorted(verb.sources))}
+            ids = list(connection.execute(operate.candidates(), asked).scalars())
+        moved: list[Moved] = []
+        for start in range(0, len(ids), AT_ONCE):
+            moved += self._patiently(verb, ids[start : start + AT_ONCE], values, dry_run, all_or_none=False)
+        return moved
+
+    def _conditions(self, wanted: Filter) -> dict[str, Any]:
+        """The filter as parameters, by which each write asks again. Raises NotFound for a lane that is not there."""
+        lane_id = None
+        if wanted.lane is not None:
+            with self._reading() as connection:
+                named = bound(site_id=wanted.site_id, name=wanted.lane)
+                lane_id = connection.execute(lanes.named(), named).scalar_one_or_none()
+            if lane_id is None:
+                raise NotFound(f"no lane {wanted.lane!r} in this site; see: pipeline lanes list")
+        states = sorted(wanted.states) or None
+        return bound(lane_id=lane_id, at=wanted.stage, error_class=wanted.error_class, states=states)
+
+    def _patiently(
+        self, verb: _Verb, ids: Sequence[int], values: dict[str, Any], dry_run: bool, *, all_or_none: bool
     ) -> list[Moved]:
-        wanted = sorted(set(ids))
-        values = bound(**{"ids": wanted, "actor": clean(actor, 200), "reason": clean(reason), "stage": None, **more})
-
-        def body(connection: Connection) -> list[Moved]:
-            touched = operate.gates_touched(whole_lane=whole_lane, entering=verb == "requeue")
-            at = list(connection.execute(touched, values).scalars())
-            locked = self._lock_gates(connection, at)
-            statement = getattr(operate, verb)(self._clock)
-            moved = [
-                Moved(row.id, JobState(row.from_state), JobState(row.to_state), row.stage)
-                for row in connection.execute(statement, {**values, "gates": locked})
-            ]
-            if len(moved) < len(wanted):
-                # All or nothing: the transaction ends with the refusal.
-                self._refuse(connection, verb, wanted, {m.job_id for m in moved}, more.get("stage"))
-            promoted = {row.id for row in self._give_turns(connection, locked)}
-            return [replace(m, to_state=JobState.PENDING) if m.job_id in promoted else m for m in moved]
-
+        given = {**values, **bound(ids=list(ids))}
         for _ in range(TRIES - 1):
             try:
-                return self._write(body)
+                return self._write(lambda cn: self._move(cn, verb, given, all_or_none), dry_run=dry_run)
             except _Overtaken:
                 continue  # its new gates are looked for, and its new state is acted upon
-        return self._write(body)
+        return self._write(lambda cn: self._move(cn, verb, given, all_or_none), dry_run=dry_run)
 
-    def _refuse(
-        self, connection: Connection, verb: str, wanted: Sequence[int], moved: set[int], stage: str | None
-    ) -> None:
+    def _move(self, connection: Connection, verb: _Verb, values: dict[str, Any], all_or_none: bool) -> list[Moved]:
+        if verb.enters:
+            connection.execute(operate.share_lanes(), values).all()
+        touched = operate.gates_touched(whole_lane=verb.whole_lane, entering=verb.enters)
+        locked = self._lock_gates(connection, list(connection.execute(touched, values).scalars()))
+        given = {**values, "gates": locked}
+        taken: set[int] = set()
+        if verb.name == "skip" and verb.force:
+            # In this order and at once: cancelled, it would halt its lane; reserved, it cannot be skipped.
+            given, taken = self._take(connection, given)
+        moved = [
+            Moved(row.id, JobState.RESERVED if row.id in taken else JobState(row.from_state), JobState(row.to_state),
+                  row.stage)
+            for row in connection.execute(verb.statement, given)
+        ]  # fmt: skip
+        ids = values["p_ids"]
+        if all_or_none and len(moved) < len(ids):
+            # The transaction ends with the refusal.
+            self._refuse(connection, verb, ids, {m.job_id for m in moved})
+        promoted = {row.id for row in self._give_turns(connection, locked)}
+        if verb.force:
+            # What its holder had done may be live already: the site is looked at again.
+            ended = [m.job_id for m in moved if m.from_state is JobState.RESERVED and m.stage != ASSEMBLE]
+            self._look_again(connection, sorted(connection.execute(operate.sites_of(), bound(ids=ended)).scalars()))
+        return [replace(m, to_state=JobState.PENDING) if m.job_id in promoted else m for m in moved]
+
+    def _take(self, connection: Connection, given: dict[str, Any]) -> tuple[dict[str, Any], set[int]]:
+        """Cancel those that are reserved; what the skip that follows is to be given, and their ids."""
+        states = given["p_states"]
+        if states is not None and JobState.RESERVED not in states:
+            return given, set()
+        reserved = {**given, **bound(states=[JobState.RESERVED])}
+        rows = connection.execute(operate.cancel_now(self._clock), reserved)
+        wider = None if states is None else [*states, JobState.CANCELLED]
+        return {**given, **bound(states=wider)}, {row.id for row in rows}
+
+    def _refuse(self, connection: Connection, verb: _Verb, wanted: Sequence[int], moved: set[int]) -> None:
         """Raise the reason why the first job that was not moved was not."""
         missing = next(i for i in wanted if i not in moved)
         statement = reads.job_list(by_site=False, by_state=False, by_ids=True)
         row = connection.execute(statement, bound(ids=[missing], limit=1)).one_or_none()
         if row is None:
             raise NotFound(f"no job {missing}; see: pipeline jobs list")
-        if row.state not in TRANSITIONS[verb].sources:
-            allowed = ", ".join(sorted(TRANSITIONS[verb].sources))
-            hint = "; cancel it first" if row.state == "reserved" and verb == "skip" else ""
-            raise Refused(f"job {missing} is {row.state}; only {allowed} can be {_PAST[verb]}{hint}")
-        if verb == "requeue" and stage is not None:
-            raise Refused(f"job {missing}: site {row.site} has no stage {stage!r}")
-        if verb == "requeue" and row.error_class == "rejected":
+        if row.state not in verb.sources:
+            allowed = ", ".join(sorted(verb.sources))
+            hints = {
+                ("skip", "reserved"): "; cancel it first, or take it from its holder: --force",
+                ("grant", "failed"): f"; put it back to work: pipeline jobs requeue {missing}",
+                ("grant", "repair"): f"; put it back to work: pipeline jobs requeue {missing}",
+            }
+            hint = hints.get((verb.name, row.state), "")
+            raise Refused(f"job {missing} is {row.state}; only {allowed} can be {verb.past}{hint}")
+        if verb.name == "requeue" and verb.stage is not None:
+            raise Refused(f"job {missing}: site {row.site} has no stage {verb.stage!r}")
+        if verb.name == "requeue" and row.error_class == "rejected":
             raise Refused(
                 f"job {missing} was rejected in its last round: its draft must be made again;"
                 f" mend its row, then: pipeline jobs requeue {missing} --stage generate"
             )
-        if verb == "requeue":
+        if verb.name == "requeue":
             raise _Overtaken(
                 f"job {missing}: its stage {row.stage!r} was retired, and none follows; name one with --stage"
             )
-        raise _Overtaken(f"job {missing} moves on faster than it can be {_PAST[verb]}; try again")
-
-
-_PAST = {"cancel": "cancelled", "requeue": "requeued", "skip": "skipped"}
+        raise _Overtaken(f"job {missing} moves on faster than it can be {verb.past}; try again")
 
 
 def job_view(row: Any) -> JobView:

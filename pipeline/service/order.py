@@ -1,4 +1,4 @@
-"""The order of a site's stages as data: registered, retired, restored; floor 2.
+"""The order of a site's stages as data: registered, paused, retired, restored; floor 2.
 
 Why a run never retires: several releases of a project work side by side while a new one is rolled out, each with its
 own ``PIPELINE``. If a run took out what it lacks, the older release would take the new stage out each time it runs, and
@@ -10,7 +10,7 @@ was rejected: a rollback is an older release that is meant.)
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, insert, update
 
@@ -65,13 +65,18 @@ class Retired:
     moved: int
 
 
+Prints: TypeAlias = dict[str, dict[str, str]]
+NO_PRINTS: Prints = {}
+
+
 class Order(Service):
     """The verbs on a site's stages."""
 
-    def register(self, site: Site, specs: Sequence[StageSpec]) -> int:
+    def register(self, site: Site, specs: Sequence[StageSpec], prints: Prints = NO_PRINTS) -> int:
         """Bring the site's row up to date and add the stages that are new; returns the site's id.
 
-        Raises StagesError when ``PIPELINE`` cannot be reconciled with the order that jobs already follow.
+        ``prints``: by type of page, what the stages add to a topic's hash, for those who plan without the project at
+        hand. Raises StagesError when ``PIPELINE`` cannot be reconciled with the order that jobs already follow.
         """
 
         def body(connection: Connection) -> int:
@@ -81,7 +86,7 @@ class Order(Service):
                 base_url=site.base_url,
                 time_zone=site.time_zone,
                 locale=site.locale,
-                settings={"lanes": dict(site.lanes), "paths": dict(site.paths)},
+                settings={"lanes": dict(site.lanes), "paths": dict(site.paths), "fingerprints": prints},
             )
             site_id = int(connection.execute(plan.put_site(), values).one().id)
             self._register_stages(connection, site_id, specs)
@@ -186,6 +191,27 @@ class Order(Service):
             if _named(_rows(connection, site_id), name).state is not StageState.RETIRED:
                 raise Refused(f"stage {name!r} is not retired")
             self._set(connection, site_id, name, StageState.ACTIVE, "restore", actor, reason)
+
+        self._write(body)
+
+    def pause(self, site_id: int, name: str, *, actor: str, reason: str = "") -> None:
+        """Let nothing be claimed at a stage any more; what runs finishes, and all places are kept. Raises NotFound and
+        Refused."""
+        self._turn_stage(site_id, name, "pause", StageState.ACTIVE, StageState.PAUSED, actor, reason)
+
+    def resume(self, site_id: int, name: str, *, actor: str, reason: str = "") -> None:
+        """Let a paused stage go on."""
+        self._turn_stage(site_id, name, "resume", StageState.PAUSED, StageState.ACTIVE, actor, reason)
+
+    def _turn_stage(
+        self, site_id: int, name: str, verb: str, before: StageState, after: StageState, actor: str, reason: str
+    ) -> None:
+        def body(connection: Connection) -> None:
+            connection.execute(order.lock(), bound(site_id=site_id)).one()
+            state = _named(_rows(connection, site_id), name).state
+            if state is not before:
+                raise Refused(f"stage {name!r} is {state}{' already' if state is after else ''}")
+            self._set(connection, site_id, name, after, verb, actor, reason)
 
         self._write(body)
 

@@ -9,6 +9,7 @@ from pipeline.service.decision import decide
 from pipeline.service.order import GAP, Order, StageSpec
 from pipeline.sql import plan
 from pipeline.sql.batch import bound, rows
+from pipeline.states import LaneState
 from pipeline.views import Planned, TopicRow
 
 BATCH = 1000
@@ -31,12 +32,12 @@ class Planning(Order):
         at_site = bound(site_id=site_id)
         names = [{"name": name} for name in sorted({t.lane for t in topics})]
         connection.execute(plan.put_lanes(), {**at_site, "names": names})
-        locked = {row.name for row in connection.execute(plan.lock_lanes(), at_site)}
-        if not {t.lane for t in topics} <= locked:
+        locked = {row.name: row.state for row in connection.execute(plan.lock_lanes(), at_site)}
+        if not {t.lane for t in topics} <= set(locked):
             raise NotFound("the site was removed from the database meanwhile; nothing was planned: run it again")
         self._make_gates(connection, site_id)
         known = {row.slug: row for row in connection.execute(plan.known_topics(), at_site)}
-        decision = decide(topics, known)
+        decision = decide(topics, known, [name for name, state in locked.items() if state == LaneState.CLOSED])
         new, again = decision.new, decision.changed
         differ = (*again, *decision.busy)
 

@@ -11,7 +11,7 @@ from pipeline.service.decision import Decision, decide
 from pipeline.service.reading import Standing
 from pipeline.sql import plan, preview, reads
 from pipeline.sql.batch import bound
-from pipeline.states import HALTING, JobState
+from pipeline.states import HALTING, JobState, LaneState
 from pipeline.views import Planned, TopicRow
 
 
@@ -93,7 +93,8 @@ class Previews(Service):
                 return of_a_new_site(topics, strict=strict)
             at = bound(site_id=site.id)
             known = {row.slug: row for row in connection.execute(plan.known_topics(), at)}
-            decision = decide(topics, known)
+            there = connection.execute(preview.lanes_as_they_are(), at).all()
+            decision = decide(topics, known, [lane.name for lane in there if lane.state == LaneState.CLOSED])
             differ = [known[t.slug].id for t in (*decision.changed, *decision.busy)]
             texts = {row.slug: row for row in connection.execute(preview.texts(), bound(ids=differ))}
             standing = tuple(
@@ -110,7 +111,7 @@ class Previews(Service):
                 lanes=_lanes(
                     decision,
                     known,
-                    connection.execute(preview.lanes_as_they_are(), at).all(),
+                    there,
                     connection.execute(preview.under_way(), at).all(),
                     strict=strict,
                 ),

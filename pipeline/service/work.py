@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection
 
-from pipeline.service.acknowledging import ASSEMBLE_DELAY_SECONDS, EXPIRED, Acknowledging, Fate, Settled, both
+from pipeline.service.acknowledging import EXPIRED, Acknowledging, Fate, Settled, both
 from pipeline.sql import claim, content, gates, plan, transitions
 from pipeline.sql.batch import bound
 from pipeline.sql.transitions import Reach
@@ -123,9 +123,7 @@ class Work(Acknowledging):
         ready |= {(r.site_id, r.stage, r.priority) for r in self._give_turns(connection, locked)}
         # What it did before it died may be live already: the site is looked at again.
         touched_sites = sorted({r.site_id for r in rows if r.left_stage != ASSEMBLE})
-        if touched_sites:
-            connection.execute(plan.raise_changed(), bound(site_ids=touched_sites))
-            self._add_assembly(connection, touched_sites, ASSEMBLE_DELAY_SECONDS)
+        self._look_again(connection, touched_sites)
         return Settled({r.fence: Fate.WRITTEN for r in rows}, {r.fence: r.outcome for r in rows}, frozenset(ready))
 
     def heal(self, site_id: int) -> int:

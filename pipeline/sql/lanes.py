@@ -7,7 +7,7 @@ Whoever comes to a gate meanwhile waits for that lock, and promotes, or does not
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Select, Text, bindparam, exists, func, null, select, true, update
+from sqlalchemy import BigInteger, Select, Text, bindparam, case, exists, func, null, select, true, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from pipeline.clock import Clock
@@ -20,10 +20,16 @@ LANE = bindparam("p_lane_id", type_=BigInteger)
 
 
 @cache
+def named() -> Select[int]:
+    """The id of the lane named ``name`` of a site."""
+    return select(lanes.c.id).where(lanes.c.site_id == SITE, lanes.c.name == bindparam("p_name", type_=Text))
+
+
+@cache
 def lock() -> Select[Any]:
-    """Lock the lane named ``name`` of a site; returns ``(id, state)``."""
+    """Lock the lane named ``name`` of a site; returns ``(id, state, on_failed, overrides, next_position)``."""
     return (
-        select(lanes.c.id, lanes.c.state)
+        select(lanes.c.id, lanes.c.state, lanes.c.on_failed, lanes.c.overrides, lanes.c.next_position)
         .where(lanes.c.site_id == SITE, lanes.c.name == bindparam("p_name", type_=Text))
         .with_for_update(key_share=True)
     )
@@ -36,15 +42,9 @@ def lock_gates() -> Select[int]:
 
 
 @cache
-def turn(*, paused: bool) -> ReturningUpdate[int]:
-    """Write the lane's state, if it is the other one."""
-    before, after = ("active", "paused") if paused else ("paused", "active")
-    return (
-        update(lanes)
-        .where(lanes.c.id == LANE, lanes.c.state == word(before))
-        .values(state=word(after))
-        .returning(lanes.c.id)
-    )
+def turn() -> ReturningUpdate[int]:
+    """Write ``state`` into the lane, which is locked."""
+    return update(lanes).where(lanes.c.id == LANE).values(state=bindparam("p_state", type_=Text)).returning(lanes.c.id)
 
 
 @cache
@@ -140,8 +140,8 @@ def listing() -> Select[Any]:
         .where(
             events.c.lane_id == lanes.c.id,
             events.c.job_id.is_(None),
-            events.c.verb == word("pause"),
-            lanes.c.state == word("paused"),
+            events.c.verb == case((lanes.c.state == word("closed"), word("close")), else_=word("pause")),
+            lanes.c.state != word("active"),
         )
         .order_by(events.c.id.desc())
         .limit(ONE)

@@ -1,13 +1,15 @@
-"""What an operator does to jobs: cancel, requeue, skip; floor 1.
+"""What an operator does to jobs: cancel, requeue, skip, grant; floor 1.
 
 Candidates are read without locks, gates are locked in id order, then the write repeats the whole guard. Each write
 notes an event with the state that it left.
 """
 
+from datetime import datetime
 from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     ColumnElement,
     FromClause,
@@ -33,11 +35,12 @@ from sqlalchemy.sql.selectable import CTE
 
 from pipeline.clock import Clock
 from pipeline.sql.batch import GATES, ONE, word
-from pipeline.sql.ending import NO_GATE, arrive
-from pipeline.sql.tables import events, gates, jobs, stages
-from pipeline.states import ASSEMBLE, ROUNDS, TRANSITIONS, JobState as S
+from pipeline.sql.ending import NO_GATE, NOBODY, arrive
+from pipeline.sql.tables import attempts, events, gates, jobs, lanes, stages
+from pipeline.states import ASSEMBLE, FINAL, ROUNDS, TRANSITIONS, JobState as S
 
 IDS = func.any(bindparam("p_ids"))
+FORCED = "forced"  # the error class of what a person took from its holder
 STAGE = bindparam("p_stage", type_=Text)
 GRANT = bindparam("p_grant", type_=Integer)
 
@@ -53,6 +56,13 @@ def gates_touched(*, whole_lane: bool, entering: bool = False) -> Select[Any]:
         .where(jobs.c.id == IDS, reach)
         .distinct()
     )
+
+
+@cache
+def share_lanes() -> Select[int]:
+    """Keep the lanes of the jobs in ``ids`` as they are: while one comes to a gate, none is made there."""
+    mine = select(jobs.c.lane_id).where(jobs.c.id == IDS)
+    return select(lanes.c.id).where(lanes.c.id.in_(mine)).order_by(lanes.c.id).with_for_update(read=True)
 
 
 def _nearest(job: FromClause) -> ColumnElement[int]:
@@ -71,12 +81,46 @@ def _nearest(job: FromClause) -> ColumnElement[int]:
     )
 
 
+def picked(job: FromClause) -> list[ColumnElement[bool]]:
+    """What a person filters by; each condition that is NULL lets all pass."""
+    lane, at = bindparam("p_lane_id", type_=BigInteger), bindparam("p_at", type_=Text)
+    error, states = bindparam("p_error_class", type_=Text), bindparam("p_states", type_=ARRAY(Text))
+    return [
+        or_(lane.is_(None), job.c.lane_id == lane),
+        or_(at.is_(None), job.c.stage == at),
+        or_(error.is_(None), job.c.error_class == error),
+        or_(states.is_(None), job.c.state == func.any(states)),
+    ]
+
+
+@cache
+def candidates() -> Select[int]:
+    """Ids of a site's unfinished jobs in ``sources`` that the filter picks, read without locks. Walks what is unfinished."""
+    return (
+        select(jobs.c.id)
+        .where(
+            jobs.c.site_id == bindparam("p_site_id", type_=BigInteger),
+            jobs.c.state.not_in([word(s) for s in sorted(FINAL)]),
+            jobs.c.state == func.any(bindparam("p_sources", type_=ARRAY(Text))),
+            *picked(jobs),
+        )
+        .order_by(jobs.c.id)
+    )
+
+
+@cache
+def sites_of() -> Select[int]:
+    """The sites of the jobs in ``ids``."""
+    return select(jobs.c.site_id).where(jobs.c.id == IDS).distinct()
+
+
 def _chosen(verb: str) -> CTE:
-    """The jobs in ``ids`` that the verb allows, locked in id order, as they were."""
+    """The jobs in ``ids`` that the verb allows and the filter still picks, locked in id order, as they were."""
     j = jobs.alias("j")
+    sources = [word(s) for s in sorted(TRANSITIONS[verb].sources)]
     return (
         select(*j.c)
-        .where(j.c.id == IDS, j.c.state.in_([word(s) for s in sorted(TRANSITIONS[verb].sources)]))
+        .where(j.c.id == IDS, j.c.state.in_(sources), *picked(j))
         .order_by(j.c.id)
         .with_for_update(key_share=True, of=j)
         .cte("chosen")
@@ -89,9 +133,13 @@ def _act(
     *,
     origin: FromClause | None = None,
     where: ColumnElement[bool] | None = None,
+    ended_at: ColumnElement[datetime] | None = None,
     **new: Any,
 ) -> Select[Any]:
-    """Write ``new`` into the chosen jobs and note the event; returns ``(id, from_state, to_state, stage, site_id)``."""
+    """Write ``new`` into the chosen jobs and note the event; returns ``(id, from_state, to_state, stage, site_id)``.
+
+    With ``ended_at`` it takes reservations away, and records them as attempts that were cancelled then.
+    """
     decided = (
         select(*job.c, *(cast(value, jobs.c[key].type).label(f"new_{key}") for key, value in new.items()))
         .select_from(job if origin is None else origin)
@@ -124,6 +172,8 @@ def _act(
         .returning(events.c.job_id)
         .cte("noted")
     )
+    if ended_at is not None:
+        ours = ours.outerjoin(taken := _record(decided, ours, ended_at), taken.c.fence == decided.c.fence)
     return (
         select(
             decided.c.id,
@@ -135,6 +185,49 @@ def _act(
         .select_from(ours.join(noted, noted.c.job_id == decided.c.id))
         .order_by(decided.c.id)
     )
+
+
+def _record(decided: CTE, ours: FromClause, ended_at: ColumnElement[datetime]) -> CTE:
+    """The attempts of those that were reserved: whoever takes a token away records it."""
+    record = {
+        "fence": decided.c.fence,
+        "job_id": decided.c.id,
+        "stage": decided.c.stage,
+        "round": decided.c.round,
+        "token": decided.c.token,
+        "worker": decided.c.reserved_by,
+        "reserved_at": decided.c.reserved_at,
+        "ended_at": func.greatest(ended_at, decided.c.reserved_at),
+        "outcome": word("cancelled"),
+        "charged": true(),
+        "error_class": word(FORCED),
+    }
+    rows = select(*record.values()).select_from(ours).where(decided.c.fence.is_not(None))
+    return insert(attempts).from_select(list(record), rows).returning(attempts.c.fence).cte("taken")
+
+
+@cache
+def cancel_now(clock: Clock) -> Select[Any]:
+    """Cancel what waits, is pending or reserved; a reservation is taken away, so that its holder writes nothing."""
+    job = _chosen("cancel")
+    return _act(
+        "cancel",
+        job,
+        where=or_(job.c.gate_id.is_(None), job.c.gate_id == func.any(GATES)),
+        ended_at=clock.stored(),
+        state=word(S.CANCELLED),
+        hold=null(),
+        cancel_requested=false(),
+        **NO_GATE,
+        **NOBODY,
+    )
+
+
+@cache
+def grant(clock: Clock) -> Select[Any]:
+    """Permit ``grant`` attempts more at the stage where it stands."""
+    job = _chosen("grant")
+    return _act("grant", job, max_attempts=job.c.max_attempts + GRANT)
 
 
 @cache

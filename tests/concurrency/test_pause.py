@@ -64,7 +64,7 @@ def operator_at(operator: Actor, step: str, *, pause: bool) -> Stop:
         case "locked":
             return operator.after(lanes.lock_gates())
         case "turned":
-            return operator.after(lanes.turn(paused=pause))
+            return operator.after(lanes.turn())
         case "flipped":
             return operator.after(lanes.demote() if pause else lanes.free(CLOCK))
         case _:

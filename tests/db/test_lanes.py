@@ -209,7 +209,7 @@ def test_twice_is_refused_and_changes_nothing(make: Factory, sql: Sql) -> None:
     with pytest.raises(NotFound, match="no lane 'lame'"):
         pause(make, "lame")
     sql("UPDATE lanes SET state = 'closed'")
-    with pytest.raises(Refused, match=r"lane 'lane' is closed$"):
+    with pytest.raises(Refused, match="lane 'lane' is closed; open it: pipeline lanes open"):
         pause(make)
     make.services.sites.pause(make.site_id, actor=ACTOR)
     with pytest.raises(Refused, match="site 'acme' is paused already"):
@@ -289,8 +289,9 @@ def test_a_site_with_something_unfinished_or_live_is_kept(make: Factory, sql: Sq
     if what == "live":
         make.services.operate.skip([job_id], actor=ACTOR)
         sql(
-            "INSERT INTO publications (site_id, target, live_path, live_hash, live_remote, first_at, changed_at,"
-            " intent_path, intent_hash) SELECT id, 'files', 'a/', 'h', '', now(), now(), 'a/', 'h' FROM sites"
+            "INSERT INTO publications (site_id, target, live_path, live_hash, live_remote, live_fence, first_at,"
+            " changed_at, intent_path, intent_hash) SELECT s.id, 'files', 'a/', 'h', '', min(a.fence),"
+            " min(a.reserved_at), min(a.reserved_at), 'a/', 'h' FROM sites s, attempts a GROUP BY s.id"
         )
     step = {"unfinished": "1 unfinished job; see: pipeline jobs list --site acme", "live": "pipeline sites pause acme"}
 

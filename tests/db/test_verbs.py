@@ -62,6 +62,12 @@ def claim_of(make: Factory, job_id: int, *, token: Any = None) -> Claim:
     )  # fmt: skip
 
 
+def slug_of(make: Factory, job_id: int) -> str:
+    with make.engine.begin() as connection:
+        asked = text(f"SELECT slug FROM {SCHEMA}.topics WHERE id = :id")
+        return str(connection.execute(asked, {"id": make.job(job_id).topic_id}).scalar_one())
+
+
 def everything(make: Factory) -> dict[str, list[Any]]:
     """All rows that a verb may touch."""
     with make.engine.begin() as connection:
@@ -73,9 +79,16 @@ def everything(make: Factory) -> dict[str, list[Any]]:
 
 def act(make: Factory, verb: str, job_id: int, claim: Claim) -> None:
     """Try a verb on a job; raises Refused when it is not allowed."""
-    work = make.services.work
+    work, state = make.services.work, make.job(job_id).state
     if verb in OPERATOR_VERBS:
         getattr(make.services.operate, verb)([job_id], actor=ACTOR)
+        return
+    if verb == "grant":
+        make.services.operate.grant([job_id], attempts=1, actor=ACTOR)
+        return
+    if verb == "move":
+        make.services.planning.plan(make.site_id, [make.row("other", 1)])
+        make.services.places.move_to_lane(make.site_id, slug_of(make, job_id), "other", actor=ACTOR)
         return
     if verb == "retire":
         stage = make.job(job_id).stage
@@ -83,6 +96,9 @@ def act(make: Factory, verb: str, job_id: int, claim: Claim) -> None:
         done = make.job(job_id).stage != stage
     elif verb == "promote":
         done = promote(make) > 0
+    elif verb == "demote":
+        make.services.lanes.pause(make.site_id, "lane", actor=ACTOR)
+        done = make.job(job_id).state != state
     elif verb == "claim":
         done = job_id in [c.job_id for c in make.claim(make.job(job_id).stage, 9)]
     elif verb == "renew":
@@ -235,6 +251,15 @@ ROUTES: dict[tuple[str, JobState], Callable[[Factory, Sql], int]] = {
     ("requeue", S.WAITING): cancelled_behind_the_head,
     ("requeue", S.PENDING): standing(S.FAILED),
     ("skip", S.SKIPPED): standing(S.REPAIR),
+    ("demote", S.WAITING): standing(S.PENDING),
+    ("grant", S.WAITING): lambda make, sql: make.in_state(S.WAITING),
+    ("grant", S.PENDING): standing(S.PENDING),
+    ("grant", S.RESERVED): standing(S.RESERVED),
+    ("move", S.WAITING): standing(S.PENDING),  # behind the head of its new lane
+    ("move", S.PENDING): lambda make, sql: make.advance_to("validate")[0],
+    ("move", S.FAILED): standing(S.FAILED),
+    ("move", S.REPAIR): standing(S.REPAIR),
+    ("move", S.CANCELLED): standing(S.CANCELLED),
 }
 
 

@@ -1,4 +1,4 @@
-SELECT lanes.id, lanes.state
+SELECT lanes.id, lanes.state, lanes.on_failed, lanes.overrides, lanes.next_position
 FROM lanes
 WHERE lanes.site_id = %(p_site_id)s::BIGINT AND lanes.name = %(p_name)s::VARCHAR
 FOR NO KEY UPDATE

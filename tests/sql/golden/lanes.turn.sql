@@ -1,4 +1,4 @@
 UPDATE lanes
-SET state='active'
-WHERE lanes.id = %(p_lane_id)s::BIGINT AND lanes.state = 'paused'
+SET state=%(p_state)s::VARCHAR
+WHERE lanes.id = %(p_lane_id)s::BIGINT
 RETURNING lanes.id

@@ -7,7 +7,10 @@ WITH chosen AS (
       AS reserved_by, j.reserved_at AS reserved_at, j.lease_expires_at AS lease_expires_at, j.cancel_requested AS
       cancel_requested, j.error_class AS error_class, j.created_at AS created_at, j.finished_at AS finished_at
   FROM jobs AS j
-  WHERE j.id = any(%(p_ids)s) AND j.state IN ('pending', 'reserved', 'waiting')
+  WHERE j.id = any(%(p_ids)s) AND j.state IN ('pending', 'reserved', 'waiting') AND (%(p_lane_id)s::BIGINT IS NULL OR
+      j.lane_id = %(p_lane_id)s::BIGINT) AND (%(p_at)s::VARCHAR IS NULL OR j.stage = %(p_at)s::VARCHAR) AND
+      (%(p_error_class)s::VARCHAR IS NULL OR j.error_class = %(p_error_class)s::VARCHAR) AND (%(p_states)s::TEXT[] IS
+      NULL OR j.state = any(%(p_states)s::TEXT[]))
   ORDER BY j.id
   FOR NO KEY UPDATE OF j
 ), decided AS (

@@ -1,0 +1,3 @@
+SELECT lanes.id
+FROM lanes
+WHERE lanes.site_id = %(p_site_id)s::BIGINT AND lanes.name = %(p_name)s::VARCHAR

@@ -1,0 +1,64 @@
+WITH chosen AS (
+  SELECT j.id AS id, j.site_id AS site_id, j.lane_id AS lane_id, j.topic_id AS topic_id, j.position AS position, j.pass
+      AS pass, j.stage AS stage, j.round AS round, j.max_rounds AS max_rounds, j.cleared AS cleared, j.state AS state,
+      j.hold AS hold, j.priority AS priority, j.release_at AS release_at, j.retry_at AS retry_at, j.run_at AS run_at,
+      j.run_until AS run_until, j.gate_id AS gate_id, j.slot AS slot, j.attempts AS attempts, j.max_attempts AS
+      max_attempts, j.given_back AS given_back, j.snoozed AS snoozed, j.token AS token, j.fence AS fence, j.reserved_by
+      AS reserved_by, j.reserved_at AS reserved_at, j.lease_expires_at AS lease_expires_at, j.cancel_requested AS
+      cancel_requested, j.error_class AS error_class, j.created_at AS created_at, j.finished_at AS finished_at
+  FROM jobs AS j
+  WHERE j.id = any(%(p_ids)s) AND j.state IN ('pending', 'reserved', 'waiting') AND (%(p_lane_id)s::BIGINT IS NULL OR
+      j.lane_id = %(p_lane_id)s::BIGINT) AND (%(p_at)s::VARCHAR IS NULL OR j.stage = %(p_at)s::VARCHAR) AND
+      (%(p_error_class)s::VARCHAR IS NULL OR j.error_class = %(p_error_class)s::VARCHAR) AND (%(p_states)s::TEXT[] IS
+      NULL OR j.state = any(%(p_states)s::TEXT[]))
+  ORDER BY j.id
+  FOR NO KEY UPDATE OF j
+), decided AS (
+  SELECT chosen.id AS id, chosen.site_id AS site_id, chosen.lane_id AS lane_id, chosen.topic_id AS topic_id,
+      chosen.position AS position, chosen.pass AS pass, chosen.stage AS stage, chosen.round AS round, chosen.max_rounds
+      AS max_rounds, chosen.cleared AS cleared, chosen.state AS state, chosen.hold AS hold, chosen.priority AS priority,
+      chosen.release_at AS release_at, chosen.retry_at AS retry_at, chosen.run_at AS run_at, chosen.run_until AS
+      run_until, chosen.gate_id AS gate_id, chosen.slot AS slot, chosen.attempts AS attempts, chosen.max_attempts AS
+      max_attempts, chosen.given_back AS given_back, chosen.snoozed AS snoozed, chosen.token AS token, chosen.fence AS
+      fence, chosen.reserved_by AS reserved_by, chosen.reserved_at AS reserved_at, chosen.lease_expires_at AS
+      lease_expires_at, chosen.cancel_requested AS cancel_requested, chosen.error_class AS error_class,
+      chosen.created_at AS created_at, chosen.finished_at AS finished_at, CAST('cancelled' AS TEXT) AS new_state,
+      CAST(NULL AS TEXT) AS new_hold, CAST(false AS BOOLEAN) AS new_cancel_requested, CAST(NULL AS BIGINT) AS
+      new_gate_id, CAST(NULL AS INTEGER) AS new_slot, CAST(NULL AS UUID) AS new_token, CAST(NULL AS BIGINT) AS
+      new_fence, CAST(NULL AS TEXT) AS new_reserved_by, CAST(NULL AS TIMESTAMP WITH TIME ZONE) AS new_reserved_at,
+      CAST(NULL AS TIMESTAMP WITH TIME ZONE) AS new_lease_expires_at
+  FROM chosen
+  WHERE chosen.gate_id IS NULL OR chosen.gate_id = any(CAST(%(gates)s AS BIGINT[]))
+), written AS (
+  UPDATE jobs
+  SET state=decided.new_state, hold=decided.new_hold, gate_id=decided.new_gate_id, slot=decided.new_slot,
+      token=decided.new_token, fence=decided.new_fence, reserved_by=decided.new_reserved_by,
+      reserved_at=decided.new_reserved_at, lease_expires_at=decided.new_lease_expires_at,
+      cancel_requested=decided.new_cancel_requested
+  FROM decided
+  WHERE jobs.id = decided.id AND jobs.state = decided.state
+  RETURNING jobs.id, jobs.state, jobs.stage
+), taken AS (
+  INSERT INTO attempts (fence, job_id, stage, round, token, worker, reserved_at, ended_at, outcome, charged,
+      error_class)
+  SELECT decided.fence AS fence, decided.id AS id, decided.stage AS stage, decided.round AS round, decided.token AS
+      token, decided.reserved_by AS reserved_by, decided.reserved_at AS reserved_at, greatest(clock_timestamp(),
+      decided.reserved_at) AS greatest_1, 'cancelled', true AS anon_1, 'forced'
+  FROM decided
+  JOIN written ON written.id = decided.id
+  WHERE decided.fence IS NOT NULL
+  RETURNING attempts.fence
+), noted AS (
+  INSERT INTO events (site_id, lane_id, job_id, verb, from_state, to_state, actor, reason)
+  SELECT decided.site_id AS site_id, decided.lane_id AS lane_id, decided.id AS id, 'cancel', decided.state AS state,
+      written.state AS state_1, %(p_actor)s::VARCHAR AS anon_2, %(p_reason)s::VARCHAR AS anon_3
+  FROM decided
+  JOIN written ON written.id = decided.id
+  RETURNING events.job_id
+)
+SELECT decided.id, decided.state AS from_state, written.state AS to_state, written.stage, decided.site_id
+FROM decided
+JOIN written ON written.id = decided.id
+LEFT OUTER JOIN taken ON taken.fence = decided.fence
+JOIN noted ON noted.job_id = decided.id
+ORDER BY decided.id

@@ -1,0 +1,3 @@
+SELECT DISTINCT jobs.site_id
+FROM jobs
+WHERE jobs.id = any(%(p_ids)s)
