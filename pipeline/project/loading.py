@@ -23,6 +23,11 @@ class Stages:
     pipeline: dict[str, Stage]
     assemble: SiteStage | None
 
+    def leases(self) -> dict[str, timedelta]:
+        """What each renewal gives, by name; the site's own job included."""
+        own = {ASSEMBLE: (self.assemble or SiteStage()).lease}
+        return {name: stage.lease for name, stage in self.pipeline.items()} | own
+
 
 def load_stages(root: Path) -> Stages:
     """Import the project's ``stages`` package and take ``PIPELINE`` (and ``ASSEMBLE``) from it.

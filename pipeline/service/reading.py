@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pipeline.errors import NotFound
@@ -48,6 +48,14 @@ class SiteStatus:
 
     def count(self, *states: JobState) -> int:
         return sum(s.count for s in self.standing if s.state in states)
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Jobs at one stage that nobody claims though they are long due, or whose lease is over."""
+
+    overdue: int
+    stuck: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,21 @@ class Reading(Service):
             live = connection.execute(reads.live_topics(), bound(site_id=site_id)).scalar_one()
         return SiteStatus(slug, topics, live, standing)
 
+    def delays(self, site_id: int, overdue: timedelta) -> dict[str, Delay]:
+        """By stage: what is due for that long and not claimed, and what is reserved with its lease over."""
+        values = bound(site_id=site_id, overdue_seconds=overdue.total_seconds())
+        with self._reading() as connection:
+            found = connection.execute(reads.delays(self._clock), values)
+            return {row.stage: Delay(row.overdue, row.stuck) for row in found}
+
+    def paces(self) -> dict[int, dict[str, float]]:
+        """By site and stage: how many a minute got done there, over the last five minutes."""
+        found: dict[int, dict[str, float]] = {}
+        with self._reading() as connection:
+            for row in connection.execute(reads.paces(self._clock)):
+                found.setdefault(row.site_id, {})[row.stage] = row.done * 60 / float(row.seconds)
+        return found
+
     def troubles(self, site_id: int, limit: int = 20) -> list[Trouble]:
         """Jobs that need a person, first by id."""
         with self._reading() as connection:
@@ -129,11 +152,27 @@ class Reading(Service):
             jobs = [job_view(row) for row in found]
         return [Trouble(job, waiting[job.id]) for job in jobs if job.state in HALTING]
 
-    def jobs(self, site_id: int | None, states: Sequence[JobState], limit: int) -> list[JobView]:
-        """Jobs in these states (none: all unfinished) of a site (None: all), by id."""
-        statement = reads.job_list(by_site=site_id is not None, by_state=bool(states))
+    def jobs(
+        self,
+        site_id: int | None,
+        states: Sequence[JobState],
+        limit: int,
+        *,
+        lane: str | None = None,
+        stage: str | None = None,
+        error_class: str | None = None,
+    ) -> list[JobView]:
+        """Jobs in these states (none: all unfinished) of a site (None: all), by id; what else is None lets all pass."""
+        statement = reads.job_list(
+            by_site=site_id is not None,
+            by_state=bool(states),
+            by_lane=lane is not None,
+            by_stage=stage is not None,
+            by_error=error_class is not None,
+        )
         with self._reading() as connection:
             values = bound(site_id=site_id, states=[str(s) for s in states], limit=limit)
+            values |= bound(lane=lane, at=stage, error_class=error_class)
             return [job_view(row) for row in connection.execute(statement, values)]
 
     def topics(self, site_id: int, lane: str | None = None) -> list[TopicLine]:

@@ -3,10 +3,23 @@
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Select, Text, and_, bindparam, case, func, literal_column, select
+from sqlalchemy import (
+    BigInteger,
+    Float,
+    Integer,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal_column,
+    select,
+)
 
 from pipeline.clock import Clock
-from pipeline.sql.batch import ONE, word
+from pipeline.sql.batch import ONE, SECOND, word
 from pipeline.sql.tables import attempts, gates, jobs, lanes, publications, revisions, sites, topics
 from pipeline.states import HALTING, JobState as S
 
@@ -65,8 +78,16 @@ def _last_error() -> Any:
 
 
 @cache
-def job_list(*, by_site: bool, by_state: bool, by_ids: bool = False) -> Select[Any]:
-    """Jobs for people, newest trouble first by id; binds ``limit`` and what it filters by."""
+def job_list(
+    *,
+    by_site: bool,
+    by_state: bool,
+    by_ids: bool = False,
+    by_lane: bool = False,
+    by_stage: bool = False,
+    by_error: bool = False,
+) -> Select[Any]:
+    """Jobs for people, by id; binds ``limit`` and what it filters by."""
     where = []
     if by_site:
         where.append(jobs.c.site_id == SITE)
@@ -74,6 +95,12 @@ def job_list(*, by_site: bool, by_state: bool, by_ids: bool = False) -> Select[A
         where.append(jobs.c.state == func.any(bindparam("p_states")))
     if by_ids:
         where.append(jobs.c.id == func.any(bindparam("p_ids")))
+    if by_lane:
+        where.append(lanes.c.name == bindparam("p_lane", type_=Text))
+    if by_stage:
+        where.append(jobs.c.stage == bindparam("p_at", type_=Text))
+    if by_error:
+        where.append(jobs.c.error_class == bindparam("p_error_class", type_=Text))
     if not by_state and not by_ids:
         where.append(UNFINISHED)
     return (
@@ -226,3 +253,45 @@ def topic_publications() -> Select[Any]:
         publications.c.first_at,
         publications.c.changed_at,
     ).where(publications.c.topic_id == bindparam("p_topic_id", type_=BigInteger), publications.c.live_path.is_not(None))
+
+
+@cache
+def delays(clock: Clock) -> Select[Any]:
+    """``(stage, overdue, stuck)``: due for ``overdue_seconds`` and not claimed; reserved, and the lease is over."""
+    now = clock.statement()
+    late = jobs.c.run_at <= now - bindparam("p_overdue_seconds", type_=Float) * SECOND
+    overdue = func.count().filter(jobs.c.state == word(S.PENDING), late)
+    stuck = func.count().filter(jobs.c.state == word(S.RESERVED), jobs.c.lease_expires_at <= now)
+    return (
+        select(jobs.c.stage, overdue.label("overdue"), stuck.label("stuck"))
+        .where(jobs.c.site_id == SITE, UNFINISHED, jobs.c.state.in_([word(S.PENDING), word(S.RESERVED)]))
+        .group_by(jobs.c.stage)
+    )
+
+
+@cache
+def paces(clock: Clock) -> Select[Any]:
+    """``(site_id, stage, done, seconds)``: how many attempts were done at each stage in the last ``seconds``.
+
+    That is 300, or less where the newest 10,000 reservations reach less far back: it looks at no more than those.
+    """
+    newest = (
+        select(attempts.c.job_id, attempts.c.stage, attempts.c.outcome, attempts.c.ended_at)
+        .order_by(attempts.c.fence.desc())
+        .limit(literal_column("10000", Integer))
+        .cte("newest")
+    )
+    now = clock.statement()
+    span = select(func.count().label("found"), func.min(newest.c.ended_at).label("oldest")).cte("span")
+    back = cast(func.extract("epoch", now - span.c.oldest), Float)
+    whole = literal_column("300", Float)
+    seconds = case(
+        (span.c.found < literal_column("10000", Integer), whole),
+        else_=func.least(func.greatest(back, literal_column("1", Float)), whole),
+    )
+    return (
+        select(jobs.c.site_id, newest.c.stage, func.count().label("done"), func.max(seconds).label("seconds"))
+        .select_from(newest.join(jobs, jobs.c.id == newest.c.job_id).join(span, literal_column("true")))
+        .where(newest.c.outcome == word("done"), newest.c.ended_at > now - whole * SECOND)
+        .group_by(jobs.c.site_id, newest.c.stage)
+    )

@@ -1,0 +1,5 @@
+SELECT jobs.stage, jobs.state, count(*) AS count
+FROM jobs
+WHERE jobs.site_id = %(p_site_id)s::BIGINT AND jobs.lane_id = %(p_lane_id)s::BIGINT AND (jobs.state NOT IN ('done',
+    'skipped'))
+GROUP BY jobs.stage, jobs.state

@@ -1,0 +1,17 @@
+SELECT jobs.id, sites.slug AS site, lanes.name AS lane, topics.slug AS topic, jobs.position, jobs.pass AS number,
+    jobs.stage, jobs.state, jobs.round, jobs.attempts, jobs.max_attempts, jobs.run_at, jobs.reserved_by,
+    jobs.lease_expires_at, jobs.error_class, CASE WHEN (jobs.state != 'done') THEN (
+  SELECT newest.error
+  FROM attempts AS newest
+  WHERE newest.job_id = jobs.id
+  ORDER BY newest.fence DESC
+  LIMIT 1
+) END AS error
+FROM jobs
+JOIN sites ON sites.id = jobs.site_id
+LEFT OUTER JOIN lanes ON lanes.id = jobs.lane_id
+LEFT OUTER JOIN topics ON topics.id = jobs.topic_id
+WHERE jobs.site_id = %(p_site_id)s::BIGINT AND lanes.name = %(p_lane)s::VARCHAR AND jobs.stage = %(p_at)s::VARCHAR AND
+    jobs.error_class = %(p_error_class)s::VARCHAR AND (jobs.state NOT IN ('done', 'skipped'))
+ORDER BY jobs.id
+LIMIT %(p_limit)s

@@ -1,0 +1,2 @@
+DELETE FROM workers
+WHERE workers.name = %(p_name)s::VARCHAR
