@@ -8,6 +8,7 @@ from sqlalchemy import Engine, text
 
 from pipeline.build import services as build_services
 from pipeline.db import make_engine
+from pipeline.states import TRANSITIONS
 from tests.conftest import SCHEMA, _create, _drop, _name
 from tests.factories import Factory
 
@@ -36,3 +37,33 @@ def sql(engine: Engine) -> Sql:
             return answer.all() if answer.returns_rows else answer.rowcount
 
     return run
+
+
+EDGES = """
+CREATE FUNCTION {schema}.refuse_illegal_edges() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    IF NEW.state NOT IN ('pending', 'waiting') THEN RAISE EXCEPTION 'illegal edge: nothing to %%', NEW.state; END IF;
+  ELSIF NEW.state <> OLD.state AND (OLD.state, NEW.state) NOT IN ({edges}) THEN
+    RAISE EXCEPTION 'illegal edge: %% to %%', OLD.state, NEW.state;
+  END IF;
+  RETURN NEW;
+END $$
+"""
+
+
+@pytest.fixture
+def strict_edges(engine: Engine) -> Iterator[None]:
+    """For this test, the database itself refuses every change of a job's state that no verb is allowed to make."""
+    edges = {edge for verb in TRANSITIONS.values() for edge in verb.edges}
+    words = ", ".join(f"('{source}', '{target}')" for source, target in sorted(edges))
+    with engine.begin() as connection:
+        connection.exec_driver_sql(EDGES.format(schema=SCHEMA, edges=words))
+        connection.exec_driver_sql(
+            f"CREATE TRIGGER refuse_illegal_edges BEFORE INSERT OR UPDATE OF state ON {SCHEMA}.jobs"
+            f" FOR EACH ROW EXECUTE FUNCTION {SCHEMA}.refuse_illegal_edges()"
+        )
+    yield
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"DROP TRIGGER refuse_illegal_edges ON {SCHEMA}.jobs")
+        connection.exec_driver_sql(f"DROP FUNCTION {SCHEMA}.refuse_illegal_edges()")

@@ -34,6 +34,7 @@ LAWS: tuple[tuple[str, str], ...] = (
     ("ck_sites_built", "UPDATE sites SET built = changed + 1"),
     ("uq_lanes_site_id_name", "INSERT INTO lanes (site_id, name) VALUES (:site, 'lane')"),
     ("ck_lanes_state", "UPDATE lanes SET state = 'asleep'"),
+    ("ck_lanes_overrides", "UPDATE lanes SET overrides = '[]'"),
     ("ck_lanes_on_failed", "UPDATE lanes SET on_failed = 'panic'"),
     ("ck_lanes_next_position", "UPDATE lanes SET next_position = 0"),
     ("ck_lanes_name", "UPDATE lanes SET name = ''"),
