@@ -4,8 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipeline.errors import Conflict
+    from pipeline.inside import aplan, plan
     from pipeline.project.site import Site
     from pipeline.retry import Backoff
+    from pipeline.service.append import PlannedTopic
+    from pipeline.service.payload import Topic
     from pipeline.stages import (
         AssembleContext,
         AsyncStageContext,
@@ -29,6 +33,7 @@ __all__ = [
     "AssembleContext",
     "AsyncStageContext",
     "Backoff",
+    "Conflict",
     "Done",
     "Draft",
     "Fail",
@@ -39,6 +44,7 @@ __all__ = [
     "Outcome",
     "Page",
     "PageCard",
+    "PlannedTopic",
     "Reject",
     "Repair",
     "Retry",
@@ -48,12 +54,19 @@ __all__ = [
     "Snooze",
     "Stage",
     "StageContext",
+    "Topic",
     "TopicView",
+    "aplan",
+    "plan",
 ]
 
 _HOMES = {
     **dict.fromkeys(("Site",), "pipeline.project.site"),
     **dict.fromkeys(("Backoff",), "pipeline.retry"),
+    **dict.fromkeys(("Conflict",), "pipeline.errors"),
+    **dict.fromkeys(("PlannedTopic",), "pipeline.service.append"),
+    **dict.fromkeys(("Topic",), "pipeline.service.payload"),
+    **dict.fromkeys(("aplan", "plan"), "pipeline.inside"),
     **dict.fromkeys(
         ("Draft", "Finding", "Found", "LivePage", "Page", "PageCard", "Severity", "TopicView"), "pipeline.views"
     ),

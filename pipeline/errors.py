@@ -47,6 +47,10 @@ class Refused(PipelineError):
     """The state of things does not allow this."""
 
 
+class Conflict(Refused):
+    """A topic of this name, or at this path, is planned already, with other content."""
+
+
 class LeaseLost(PipelineError):
     """The reservation is no longer ours: drop the work, nothing was written."""
 

@@ -69,7 +69,12 @@ class Site(BaseModel):
 
     def path(self, *, type: str, lane: str, slug: str) -> str:
         """Where a page of this type lives, relative to the site, ending in ``/``."""
-        return self.paths.get(type, "{slug}/").format(lane=lane, slug=slug)
+        return page_path(self.paths, type=type, lane=lane, slug=slug)
+
+
+def page_path(paths: Mapping[str, str], *, type: str, lane: str, slug: str) -> str:
+    """Where a page of this type lives by these patterns of a site."""
+    return paths.get(type, "{slug}/").format(lane=lane, slug=slug)
 
 
 def sites(root: Path) -> list[str]:

@@ -1,0 +1,211 @@
+"""Appending topics in a transaction that is not ours; floor 1.
+
+The lanes' rows are locked, in id order, and held to the caller's commit, so that positions equal commit order; no gate
+is locked and nothing promoted, which is upkeep's. All of a batch is bound as text or as arrays: how a caller's engine
+writes and reads JSON is its own affair.
+"""
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    BigInteger,
+    Integer,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    column,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB, insert as upsert
+from sqlalchemy.sql.dml import ReturningInsert, Update
+from sqlalchemy.sql.selectable import TableValuedAlias
+from sqlalchemy.types import TypeEngine
+
+from pipeline.clock import Clock
+from pipeline.sql.batch import word
+from pipeline.sql.ending import arrive, override
+from pipeline.sql.plan import NEVER_CLEARED, SITE
+from pipeline.sql.tables import gates, jobs, lanes, sites, stages, topics
+from pipeline.states import JobState as S
+
+SAVEPOINT = text("SAVEPOINT pipeline_plan")
+BACK = text("ROLLBACK TO SAVEPOINT pipeline_plan")
+RELEASE = text("RELEASE SAVEPOINT pipeline_plan")
+
+
+def _strings(name: str) -> Any:
+    return cast(bindparam(name, type_=ARRAY(Text)), ARRAY(Text))
+
+
+def _numbers(name: str) -> Any:
+    return cast(bindparam(name, type_=ARRAY(BigInteger)), ARRAY(BigInteger))
+
+
+def _given(**columns: type[TypeEngine[Any]]) -> TableValuedAlias:
+    """The parameter ``p_topics``, a JSON text, as a table of the given columns."""
+    return (
+        func.json_to_recordset(cast(bindparam("p_topics", type_=Text), JSON()))
+        .table_valued(*(column(key, kind()) for key, kind in columns.items()))
+        .render_derived(name="given", with_types=True)
+    )
+
+
+def _first() -> Any:
+    """The ordinal of the site's first stage."""
+    return (
+        select(func.min(stages.c.ordinal))
+        .where(stages.c.site_id == SITE, stages.c.state != word("retired"))
+        .scalar_subquery()
+    )
+
+
+@cache
+def site() -> Select[Any]:
+    """``(id, paths, fingerprints, staged)`` of the site ``p_slug``; both settings are JSON texts."""
+    staged = exists().where(stages.c.site_id == sites.c.id, stages.c.state != word("retired"))
+    return select(
+        sites.c.id,
+        cast(sites.c.settings.op("->")("paths"), Text).label("paths"),
+        cast(sites.c.settings.op("->")("fingerprints"), Text).label("fingerprints"),
+        staged.label("staged"),
+    ).where(sites.c.slug == bindparam("p_slug", type_=Text))
+
+
+@cache
+def put_lanes() -> ReturningInsert[int]:
+    """Make those of the lanes ``p_names`` that are missing, in the order of their names; returns their ids."""
+    names = func.unnest(_strings("p_names")).table_valued("name").render_derived(name="names")
+    missing = (
+        select(SITE, names.c.name)
+        # Looked for first: ON CONFLICT alone would wait for whoever moves such a lane just now.
+        .where(~exists().where(lanes.c.site_id == SITE, lanes.c.name == names.c.name))
+        .order_by(names.c.name)
+    )
+    return upsert(lanes).from_select(["site_id", "name"], missing).on_conflict_do_nothing().returning(lanes.c.id)
+
+
+@cache
+def put_gates() -> Any:
+    """Make the gates of the new lanes ``p_lanes``: one at each limited stage."""
+    wanted = (
+        select(lanes.c.id, stages.c.name, stages.c.ordinal, stages.c.width)
+        .select_from(lanes.join(stages, stages.c.site_id == lanes.c.site_id))
+        .where(lanes.c.id == func.any(_numbers("p_lanes")), stages.c.width.is_not(None))
+        .order_by(lanes.c.id, stages.c.ordinal)
+    )
+    return insert(gates).from_select(["lane_id", "stage", "ordinal", "width"], wanted)
+
+
+@cache
+def lock_lanes() -> Select[Any]:
+    """Lock the lanes ``p_names``, in id order; returns ``(id, name, state, next_position)``."""
+    return (
+        select(lanes.c.id, lanes.c.name, lanes.c.state, lanes.c.next_position)
+        .where(lanes.c.site_id == SITE, lanes.c.name == func.any(_strings("p_names")))
+        .order_by(lanes.c.id)
+        .with_for_update(key_share=True)
+    )
+
+
+@cache
+def taken() -> Select[Any]:
+    """``(slug, path)`` of topics of the site that have one of ``p_slugs`` or of ``p_paths``."""
+    same = or_(topics.c.slug == func.any(_strings("p_slugs")), topics.c.path == func.any(_strings("p_paths")))
+    return select(topics.c.slug, topics.c.path).where(topics.c.site_id == SITE, same)
+
+
+@cache
+def known() -> Select[Any]:
+    """What is planned already of ``p_topics``: ``(slug, id, position, job_id, lane, title, type, brief)``.
+
+    ``job_id`` is the newest pass; the last four say whether that is the same.
+    """
+    given = _given(lane=Text, slug=Text, title=Text, type=Text, brief=JSONB)
+    return select(
+        topics.c.slug,
+        topics.c.id,
+        topics.c.position,
+        jobs.c.id.label("job_id"),
+        (lanes.c.name == given.c.lane).label("lane"),
+        (topics.c.title == given.c.title).label("title"),
+        (topics.c.type == given.c.type).label("type"),
+        (topics.c.brief == given.c.brief).label("brief"),
+    ).select_from(
+        given.join(topics, and_(topics.c.site_id == SITE, topics.c.slug == given.c.slug))
+        .join(lanes, lanes.c.id == topics.c.lane_id)
+        .join(jobs, and_(jobs.c.topic_id == topics.c.id, jobs.c["pass"] == topics.c["pass"]))
+    )
+
+
+@cache
+def append(clock: Clock) -> Any:
+    """Insert those of ``p_topics`` whose slug is free, each with its first pass.
+
+    Returns ``(topic_id, lane_id, position, id)`` of the jobs. The lanes are locked. A job arrives by the rule; where
+    its lane is not active it waits, since a pause flips what it finds, and no more.
+    """
+    given = _given(
+        lane_id=BigInteger, position=BigInteger, slug=Text, path=Text, title=Text, type=Text, brief=JSONB,
+        input_hash=Text,
+    )  # fmt: skip
+    added = (
+        upsert(topics)
+        .from_select(["site_id", *given.c.keys()], select(SITE, *given.c))
+        .on_conflict_do_nothing(index_elements=[topics.c.site_id, topics.c.slug])
+        .returning(topics.c.id, topics.c.lane_id, topics.c.position)
+        .cte("added")
+    )
+    first, gate = stages.alias("first"), gates.alias("gate")
+    at = arrive(gate, added.c.position, NEVER_CLEARED)
+    own = cast(override(lanes, first.c.name, "max_attempts"), Integer)
+    values = {
+        "site_id": SITE,
+        "lane_id": added.c.lane_id,
+        "topic_id": added.c.id,
+        "position": added.c.position,
+        "stage": first.c.name,
+        "state": case((lanes.c.state != word("active"), word(S.WAITING)), else_=at.state),
+        "gate_id": at.gate_id,
+        "max_attempts": func.coalesce(own, first.c.max_attempts),
+        "run_at": clock.stored(),
+    }
+    rows = (
+        select(*values.values())
+        .select_from(
+            added.join(lanes, lanes.c.id == added.c.lane_id)
+            .join(first, and_(first.c.site_id == SITE, first.c.ordinal == _first()))
+            .outerjoin(gate, and_(gate.c.lane_id == added.c.lane_id, gate.c.stage == first.c.name))
+        )
+        .order_by(added.c.id)
+    )
+    return (
+        insert(jobs)
+        .from_select(list(values), rows)
+        .returning(jobs.c.topic_id, jobs.c.lane_id, jobs.c.position, jobs.c.id)
+    )
+
+
+@cache
+def count() -> Update:
+    """Move the counters of ``p_lanes`` to ``p_next``.
+
+    Once a call: each version of a lane's row is walked over by every later insert, which looks the lane up.
+    """
+    given = (
+        func.unnest(_numbers("p_lanes"), _numbers("p_next"))
+        .table_valued(column("lane_id", BigInteger), column("next", BigInteger))
+        .render_derived(name="given")
+    )
+    return update(lanes).where(lanes.c.id == given.c.lane_id).values(next_position=given.c.next)
