@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -18,14 +18,16 @@ from pipeline.errors import DatabaseError, Refused
 from pipeline.project.loading import Stages, load_stages
 from pipeline.project.site import Site, load_site
 from pipeline.project.topics import load_topics
-from pipeline.service.order import Differences, StageSpec
+from pipeline.remarks import lane_note, order_notes, paused_note, stands
+from pipeline.service.append import input_hash
+from pipeline.service.order import StageSpec
 from pipeline.service.preview import Preview, Previews, of_a_new_site
 from pipeline.service.reading import Reading, SiteStatus, Standing, Trouble
 from pipeline.settings import Settings
 from pipeline.stages import stage_name
-from pipeline.states import ASSEMBLE, HALTING, JobState
+from pipeline.states import ASSEMBLE, HALTING, JobState, LaneState, StageState
 from pipeline.upkeep import reap
-from pipeline.views import Planned, TopicRow, content_hash
+from pipeline.views import Planned, TopicRow
 
 TICK = 0.1
 AWAY_FOR = 60.0  # seconds that the database may be away before a run gives up
@@ -61,14 +63,14 @@ class Report:
     stages: tuple[str, ...] = ()  # in their order
     paused: bool = False  # the site was paused while it ran
     stranded: int = 0  # jobs at stages that this project does not have
+    resting: int = 0  # jobs at stages that are paused
 
     @property
     def exit_code(self) -> int:
         """0: everything is live; 1: something needs a person, or a longer retry."""
-        left = (
-            self.troubles or self.later_seconds is not None or self.held or self.waiting or self.paused or self.stranded
-        )
-        return 1 if left else 0
+        later = self.later_seconds is not None
+        stands = self.held or self.waiting or self.paused or self.stranded or self.resting
+        return 1 if self.troubles or later or stands else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Run:
             with connect(url, self._settings, name=f"pipeline run {self._slug}") as services:
                 migrate.check_schema(services.engine, self._settings.db_schema)
                 refuse_if_paused(services, self._slug)
-                site_id = services.planning.register(site, specs(stages))
+                site_id = services.planning.register(site, specs(stages), fingerprints(site, stages, topics))
                 for note in order_notes(services.planning.differences(site_id, specs(stages)), self._slug):
                     self._say(note)
                 planned = services.planning.plan(site_id, topics)
@@ -140,6 +142,7 @@ class Run:
                 row = services.reading.site(self._slug)
                 if row is not None:
                     notes += order_notes(services.planning.differences(row.id, specs(stages)), self._slug)
+                    notes += [paused_note(name, self._slug) for name in paused_stages(services, row.id)]
         if preview.state == "paused":
             notes.append(f"the site is paused, so a run is refused; first: pipeline sites resume {self._slug}")
         assembly = due or any(lane.moves for lane in preview.lanes)
@@ -172,7 +175,7 @@ class Run:
             services.work.touch(site_id)
         standing = mine(services.reading.standing(site_id), stages)
         total = _unfinished(standing)
-        if not self._moving(standing) and not services.work.heal(site_id):
+        if not self._moving(services, site_id, standing) and not services.work.heal(site_id):
             return 0
         ended = 0
         crew = Crew(self._root, self._size, site=self._slug, grace=self._settings.grace)
@@ -183,12 +186,11 @@ class Run:
                 ended += total - _unfinished(standing)
                 # A topic whose row changed while its pass was under way gets its new pass now.
                 again = services.planning.plan(site_id, topics)
-                moving = self._moving(mine(services.reading.standing(site_id), stages)) and not is_paused(
-                    services, self._slug
-                )
+                standing = mine(services.reading.standing(site_id), stages)
+                moving = self._moving(services, site_id, standing) and not is_paused(services, self._slug)
                 if not again.changed and not moving:
                     return ended
-                total = _unfinished(mine(services.reading.standing(site_id), stages))
+                total = _unfinished(standing)
         finally:
             crew.stop()
 
@@ -206,11 +208,12 @@ class Run:
                     services.lanes.settle(site_id)  # what is due and paused is taken by nobody
                     if is_paused(services, self._slug):
                         return standing
-                if not any(s.state is JobState.RESERVED or s.due for s in standing):
-                    services.operate.hasten(site_id)
-                    moved = services.planning.move_on(site_id) + services.work.heal(site_id)
-                    if not self._moving(standing) and not moved:
-                        return standing
+                    resting = paused_stages(services, site_id)
+                    if not any(s.due for s in standing if s.stage not in resting):
+                        services.operate.hasten(site_id)
+                        moved = services.planning.move_on(site_id) + services.work.heal(site_id)
+                        if not self._moving(services, site_id, standing) and not moved:
+                            return standing
             except SQLAlchemyError as error:
                 if not is_passing(error):
                     raise
@@ -224,10 +227,12 @@ class Run:
             self._show(Progress(self._slug, time.monotonic() - began, total, standing, names))
             time.sleep(TICK)
 
-    def _moving(self, standing: Sequence[Standing]) -> bool:
-        """Whether something runs, is due, or will be within the time that we wait."""
+    def _moving(self, services: Services, site_id: int, standing: Sequence[Standing]) -> bool:
+        """Whether something runs; or, at a stage that is not paused, is due or will be within the time that we wait."""
+        resting = paused_stages(services, site_id)
         return any(
-            s.state is JobState.RESERVED or s.due or (s.next_seconds is not None and s.next_seconds <= self._wait)
+            s.state is JobState.RESERVED
+            or (s.stage not in resting and (s.due or (s.next_seconds is not None and s.next_seconds <= self._wait)))
             for s in standing
         )
 
@@ -246,12 +251,14 @@ class Run:
         troubled = status.count(*HALTING) > 0
         paused = is_paused(services, site.slug)
         notes = [
-            f"lane {line.lane} is paused; go on with: pipeline lanes resume {site.slug}/{line.lane}"
+            lane_note(line.lane, line.state, site.slug)
             for line in services.lanes.list(site_id)
-            if line.state == "paused" and line.waiting
+            if line.state != LaneState.ACTIVE and line.waiting
         ]
         if paused:
             notes.append(f"the site was paused meanwhile; go on with: pipeline sites resume {site.slug}")
+        resting = standing_at(status.standing, paused_stages(services, site_id))
+        notes += [paused_note(name, site.slug) for name in resting]
         elsewhere = stranded(status.standing, stages)
         notes += [
             f"{stands(count)} at stage {name!r}, which stages:PIPELINE lacks" for name, count in elsewhere.items()
@@ -271,6 +278,7 @@ class Run:
             stages=services.reading.stages(site_id),
             paused=paused and bool(status.standing),
             stranded=sum(elsewhere.values()),
+            resting=sum(resting.values()),
         )
 
 
@@ -290,38 +298,21 @@ def mine(standing: Sequence[Standing], stages: Stages) -> tuple[Standing, ...]:
 def stranded(standing: Sequence[Standing], stages: Stages) -> dict[str, int]:
     """How many jobs would move on at stages that this project does not have."""
     known = {*stages.pipeline, ASSEMBLE}
+    return standing_at(standing, {s.stage for s in standing} - known)
+
+
+def standing_at(standing: Sequence[Standing], names: Collection[str]) -> dict[str, int]:
+    """How many jobs would move on at these stages; those where some would."""
     found: dict[str, int] = {}
     for s in standing:
-        if s.stage not in known and s.state in (JobState.PENDING, JobState.WAITING):
+        if s.stage in names and s.state in (JobState.PENDING, JobState.WAITING):
             found[s.stage] = found.get(s.stage, 0) + s.count
     return found
 
 
-def stands(count: int) -> str:
-    return f"{count} job{'s' if count != 1 else ''} stand{'s' if count == 1 else ''}"
-
-
-def order_notes(differences: Differences, slug: str) -> list[str]:
-    """What the author of ``PIPELINE`` should know of the order that the database has."""
-    notes = [
-        f"stage {name!r} is in the database, but not in stages:PIPELINE: its jobs are left to other releases;"
-        f" if it is gone for good: pipeline stages retire {name} --site {slug}"
-        for name in differences.unknown
-    ]
-    notes += [
-        f"stage {name!r} is in stages:PIPELINE, but was retired: topics step over it;"
-        f" to bring it back: pipeline stages restore {name} --site {slug}"
-        for name in differences.retired
-    ]
-    notes += [
-        f"stage {name!r} has width {width(here)} in stages:PIPELINE, but {width(there)} in the database, which is kept"
-        for name, there, here in differences.widths
-    ]
-    return notes
-
-
-def width(value: int | None) -> str:
-    return "None" if value is None else str(value)
+def paused_stages(services: Services, site_id: int) -> list[str]:
+    """Where nothing is claimed, by a person's will."""
+    return [row.name for row in services.planning.order(site_id) if row.state is StageState.PAUSED]
 
 
 def is_paused(services: Services, slug: str) -> bool:
@@ -364,12 +355,18 @@ def specs(stages: Stages) -> list[StageSpec]:
 
 def hashed(site: Site, stages: Stages, topics: Sequence[TopicRow]) -> list[TopicRow]:
     """The topics with the hash of all that their content depends on: the row, and what the stages add to it."""
+    added = fingerprints(site, stages, topics)
+    return [replace(t, input_hash=input_hash(t.title, t.type, t.brief, added[t.type])) for t in topics]
+
+
+def fingerprints(site: Site, stages: Stages, topics: Sequence[TopicRow]) -> dict[str, dict[str, str]]:
+    """By type of page, what each stage adds to a topic's hash: of these topics, and those with a path."""
     # By name, and only those that say something: another stage in PIPELINE is by itself no reason to begin anew.
     added: dict[str, dict[str, str]] = {}
-    for kind in {t.type for t in topics}:
+    for kind in sorted({t.type for t in topics} | site.paths.keys()):
         prints = {name: stage.fingerprint(site, kind) for name, stage in stages.pipeline.items()}
         added[kind] = {name: text for name, text in prints.items() if text}
-    return [replace(t, input_hash=content_hash([t.title, t.type, dict(t.brief), added[t.type]])) for t in topics]
+    return added
 
 
 def _unfinished(standing: Sequence[Standing]) -> int:

@@ -1,19 +1,31 @@
-"""``pipeline jobs``: see passes, and decide what nobody else can; floor 4."""
+"""``pipeline jobs``: see passes, and decide what nobody else can, one by one or many at once; floor 4."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from pipeline.cli.completion import site_names
-from pipeline.cli.house import actor, confirm, opened
-from pipeline.cli.render import as_json, columns, count, out, safe, say, table
+from pipeline.cli.completion import job_states, site_names
+from pipeline.cli.house import actor, opened
+from pipeline.cli.picking import (
+    At,
+    DryRun,
+    ErrorClass,
+    Ids,
+    LaneOf,
+    Reason,
+    SiteOf,
+    States,
+    Verb,
+    Yes,
+    known_lane,
+    move,
+    picked,
+    state as named,
+    tell,
+)
+from pipeline.cli.render import as_json, columns, out, say, table
 from pipeline.cli.status import JsonOption
 from pipeline.errors import UsageError
-from pipeline.states import JobState
-
-if TYPE_CHECKING:
-    from pipeline.service.operate import Moved
 
 app = typer.Typer(
     help="List jobs, and decide what only people can.\n\nExample: pipeline jobs list --state failed",
@@ -21,9 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Ids = Annotated[list[int], typer.Argument(help="Numbers of jobs.", metavar="ID...", min=1, max=2**63 - 1)]
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept with the event.", metavar="TEXT")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Attempts = Annotated[int, typer.Option("--attempts", help="How many attempts more.", min=1, max=1000, metavar="N")]
 
 
 @app.command("list")
@@ -31,9 +41,21 @@ def list_jobs(
     site: Annotated[
         str | None, typer.Option("--site", help="Only this site's.", metavar="NAME", autocompletion=site_names)
     ] = None,
+    lane: Annotated[str | None, typer.Option("--lane", help="Only this lane of the site.", metavar="NAME")] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="Only those that stand at this stage.", metavar="STAGE")
+    ] = None,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", help="Only this state; may be repeated. Without it: all unfinished.", metavar="STATE"),
+        typer.Option(
+            "--state",
+            help="Only this state; may be repeated. Without it: all unfinished.",
+            metavar="STATE",
+            autocompletion=job_states,
+        ),
+    ] = None,
+    error: Annotated[
+        str | None, typer.Option("--error", help="Only those that failed with this class of error.", metavar="CLASS")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=1_000_000)] = 100,
     json: JsonOption = False,
@@ -42,9 +64,15 @@ def list_jobs(
 
     Example: pipeline jobs list --site acme --state failed
     """
-    states = [_state(name) for name in state or ()]
+    if lane is not None and site is None:
+        raise UsageError("--lane: lanes are named within their site; name it as well: --site NAME")
+    states = [named(name) for name in state or ()]
     with opened("jobs list", site) as house:
-        found = house.services.reading.jobs(None if site is None else house.site_id(site), states, limit + 1)
+        site_id = None if site is None else house.site_id(site)
+        jobs = house.services.reading.jobs
+        found = jobs(site_id, states, limit + 1, lane=lane, stage=at, error_class=error)
+        if not found and site is not None and site_id is not None and lane is not None:
+            known_lane(house, site, site_id, lane)
     more, found = len(found) > limit, found[:limit]
     if json:
         out(as_json({"jobs": [columns(job) for job in found], "more": more}))
@@ -57,74 +85,182 @@ def list_jobs(
         ]  # fmt: skip
         out(table(("job", "site", "topic", "stage", "state", "attempts", "error"), rows, numbers=("job", "attempts")))
     else:
-        say("no such jobs" if states else "no unfinished jobs")
+        say("no such jobs" if states or lane or at or error else "no unfinished jobs")
     if more:
         say(f"there are more; the first {limit} are shown: see --limit")
 
 
 @app.command()
 def requeue(
-    ids: Ids,
+    ids: Ids = None,
+    site: SiteOf = None,
+    lane: LaneOf = None,
+    at: At = None,
+    state: States = None,
+    error: ErrorClass = None,
     stage: Annotated[
         str | None, typer.Option("--stage", help="Begin at this stage, not where it stood.", metavar="NAME")
     ] = None,
-    attempts: Annotated[int, typer.Option("--attempts", help="How many attempts more.", min=1, max=1000)] = 5,
+    attempts: Attempts = 5,
     reason: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
     json: JsonOption = False,
 ) -> None:
-    """Put failed, cancelled and to-be-repaired jobs back to work, all or none.
+    """Put failed, cancelled and to-be-repaired jobs back to work: numbers, all or none; or all that a filter picks.
 
-    Example: pipeline jobs requeue 41 --stage generate
+    Example: pipeline jobs requeue --site acme --lane japan --state failed
     """
-    with opened("jobs requeue") as house:
-        moved = house.services.operate.requeue(ids, actor=actor(), reason=reason, stage=stage, grant=attempts)
-    _tell(moved, json)
-    say("the next pipeline run takes it up" if len(moved) == 1 else "the next pipeline run takes them up")
+    verb = Verb("requeue", "requeued")
+    wanted = picked(verb, ids, site, lane, at, state, error)
+    with opened("jobs requeue", site) as house:
+        moved = move(
+            house,
+            verb,
+            wanted,
+            lambda jobs, dry: house.services.operate.requeue(
+                jobs, actor=actor(), reason=reason, stage=stage, grant=attempts, dry_run=dry
+            ),
+            yes=yes,
+            dry_run=dry_run,
+        )
+    tell(verb, wanted, moved, dry_run=dry_run, json=json)
+    if moved and not dry_run:
+        say("the next pipeline run takes it up" if len(moved) == 1 else "the next pipeline run takes them up")
 
 
 @app.command()
-def skip(ids: Ids, reason: Reason = "", yes: Yes = False, json: JsonOption = False) -> None:
-    """Give jobs up for good, all or none, so that their lanes go on without them.
+def skip(
+    ids: Ids = None,
+    site: SiteOf = None,
+    lane: LaneOf = None,
+    at: At = None,
+    state: States = None,
+    error: ErrorClass = None,
+    force: Annotated[bool, typer.Option("--force", help="Running ones too: take them from their holders.")] = False,
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: JsonOption = False,
+) -> None:
+    """Give jobs up for good, so that their lanes go on without them: numbers, all or none; or all that a filter picks.
 
     Example: pipeline jobs skip 42 --reason "no such city" --yes
     """
-    _ask(ids, yes, "give {} up for good? nothing brings a skipped one back")
-    with opened("jobs skip") as house:
-        moved = house.services.operate.skip(ids, actor=actor(), reason=reason)
-    _tell(moved, json)
+    verb = Verb("skip", "skipped", "give {} up for good? nothing brings a skipped one back", force=force)
+    wanted = picked(verb, ids, site, lane, at, state, error)
+    with opened("jobs skip", site) as house:
+        moved = move(
+            house,
+            verb,
+            wanted,
+            lambda jobs, dry: house.services.operate.skip(jobs, actor=actor(), reason=reason, force=force, dry_run=dry),
+            yes=yes,
+            dry_run=dry_run,
+        )
+    tell(verb, wanted, moved, dry_run=dry_run, json=json)
 
 
 @app.command()
-def cancel(ids: Ids, reason: Reason = "", yes: Yes = False, json: JsonOption = False) -> None:
-    """Stop jobs, all or none. A running one is asked to; a cancelled one halts its lane until requeued or skipped.
+def cancel(
+    ids: Ids = None,
+    site: SiteOf = None,
+    lane: LaneOf = None,
+    at: At = None,
+    state: States = None,
+    error: ErrorClass = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Take running ones from their holders, who then write nothing.")
+    ] = False,
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: JsonOption = False,
+) -> None:
+    """Stop jobs: numbers, all or none; or all that a filter picks. Running ones are asked to, at their next heartbeat.
+
+    A cancelled one halts its lane until it is requeued or skipped.
 
     Example: pipeline jobs cancel 41
     """
-    _ask(ids, yes, "cancel {}? a strict lane halts there until requeue or skip")
-    with opened("jobs cancel") as house:
-        moved = house.services.operate.cancel(ids, actor=actor(), reason=reason)
-    _tell(moved, json)
+    verb = Verb("cancel", "cancelled", "cancel {}? a strict lane halts there until requeue or skip", force=force)
+    wanted = picked(verb, ids, site, lane, at, state, error)
+    with opened("jobs cancel", site) as house:
+        moved = move(
+            house,
+            verb,
+            wanted,
+            lambda jobs, dry: house.services.operate.cancel(
+                jobs, actor=actor(), reason=reason, force=force, dry_run=dry
+            ),
+            yes=yes,
+            dry_run=dry_run,
+        )
+    tell(verb, wanted, moved, dry_run=dry_run, json=json)
 
 
-def _state(name: str) -> JobState:
-    try:
-        return JobState(name.lower())
-    except ValueError as error:
-        raise UsageError(f"no state {name!r}; states: {', '.join(JobState)}") from error
+@app.command()
+def approve(
+    ids: Ids = None,
+    site: SiteOf = None,
+    lane: LaneOf = None,
+    at: At = None,
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: JsonOption = False,
+) -> None:
+    """Let jobs go that a stage holds for a person: numbers, all or none; or all that a filter picks.
+
+    The stage runs again, and is told that its draft was approved.
+
+    Example: pipeline jobs approve 41 --reason "read it twice"
+    """
+    verb = Verb("approve", "approved", "approve {}?")
+    wanted = picked(verb, ids, site, lane, at, None, None)
+    with opened("jobs approve", site) as house:
+        moved = move(
+            house,
+            verb,
+            wanted,
+            lambda jobs, dry: house.services.operate.approve(jobs, actor=actor(), reason=reason, dry_run=dry),
+            yes=yes,
+            dry_run=dry_run,
+        )
+    tell(verb, wanted, moved, dry_run=dry_run, json=json)
 
 
-def _ask(ids: Sequence[int], yes: bool, question: str) -> None:
-    which = f"job {ids[0]}" if len(ids) == 1 else f"{count(len(ids), 'job')} ({', '.join(map(str, ids))})"
-    confirm(question.format(which), yes=yes)
+@app.command()
+def grant(
+    ids: Ids = None,
+    site: SiteOf = None,
+    lane: LaneOf = None,
+    at: At = None,
+    state: States = None,
+    error: ErrorClass = None,
+    attempts: Attempts = 5,
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: JsonOption = False,
+) -> None:
+    """Give jobs more attempts at the stage where they stand, before they are used up.
 
+    What failed already is requeued instead, which grants attempts as well.
 
-def _tell(moved: Sequence["Moved"], json: bool) -> None:
-    if json:
-        keys = ("job", "from", "to", "stage")
-        rows = [(m.job_id, m.from_state, m.to_state, m.stage) for m in moved]
-        out(as_json({"moved": [dict(zip(keys, row, strict=True)) for row in rows]}))
-        return
-    for m in moved:
-        asked = m.from_state is m.to_state is JobState.RESERVED
-        change = "is asked to stop" if asked else f"{m.from_state} → {m.to_state}"
-        out(f"job {m.job_id} {change} at {safe(m.stage)}")
+    Example: pipeline jobs grant 41 --attempts 3
+    """
+    verb = Verb("grant", "granted attempts", "grant more attempts to {}?", attempts=attempts)
+    wanted = picked(verb, ids, site, lane, at, state, error)
+    with opened("jobs grant", site) as house:
+        moved = move(
+            house,
+            verb,
+            wanted,
+            lambda jobs, dry: house.services.operate.grant(
+                jobs, attempts=attempts, actor=actor(), reason=reason, dry_run=dry
+            ),
+            yes=yes,
+            dry_run=dry_run,
+        )
+    tell(verb, wanted, moved, dry_run=dry_run, json=json)

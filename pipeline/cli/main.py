@@ -6,7 +6,23 @@ from typing import Annotated
 import typer
 
 from pipeline import __version__
-from pipeline.cli import completion, config, db, init, jobs, lanes, run, sites, stages, status, topics, worker
+from pipeline.cli import (
+    completion,
+    config,
+    db,
+    doctor,
+    explain,
+    init,
+    jobs,
+    lanes,
+    prune,
+    run,
+    sites,
+    stages,
+    status,
+    topics,
+    worker,
+)
 from pipeline.cli.guard import guarded
 from pipeline.cli.render import out
 
@@ -22,11 +38,14 @@ app.command("init")(init.init)
 app.command("run")(run.run)
 app.command("worker")(worker.worker)
 app.command("status")(status.status)
+app.command("explain")(explain.explain)
 app.add_typer(sites.app, name="sites")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(topics.app, name="topics")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(stages.app, name="stages")
+app.command("doctor")(doctor.doctor)
+app.command("prune")(prune.prune)
 app.add_typer(db.app, name="db")
 app.command("config")(config.config)
 

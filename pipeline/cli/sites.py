@@ -7,7 +7,8 @@ import typer
 
 from pipeline.cli.completion import site_names
 from pipeline.cli.house import actor, confirm, maybe_opened, opened, project, unknown
-from pipeline.cli.lanes import Reason, because, document as lane_document, paused, tell
+from pipeline.cli.lanes import because, document as lane_document, paused, tell
+from pipeline.cli.picking import DryRun, Reason
 from pipeline.cli.render import as_json, count, out, safe, say, table
 from pipeline.cli.status import COLUMNS, JsonOption, by_stage
 from pipeline.errors import NotFound, PipelineError
@@ -129,25 +130,25 @@ def add(
 
 
 @app.command()
-def pause(site: Name, reason: Reason = "", json: JsonOption = False) -> None:
+def pause(site: Name, reason: Reason = "", dry_run: DryRun = False, json: JsonOption = False) -> None:
     """Let a whole site rest: nothing of it begins any more, and what is running finishes.
 
     Example: pipeline sites pause acme --reason "moving to another host"
     """
     with opened("sites pause", site) as house:
-        turned = house.services.sites.pause(house.site_id(site), actor=actor(), reason=reason)
-    tell(turned, site, json)
+        turned = house.services.sites.pause(house.site_id(site), actor=actor(), reason=reason, dry_run=dry_run)
+    tell(turned, site, json, dry_run=dry_run)
 
 
 @app.command()
-def resume(site: Name, reason: Reason = "", json: JsonOption = False) -> None:
+def resume(site: Name, reason: Reason = "", dry_run: DryRun = False, json: JsonOption = False) -> None:
     """Let a paused site go on.
 
     Example: pipeline sites resume acme
     """
     with opened("sites resume", site) as house:
-        turned = house.services.sites.resume(house.site_id(site), actor=actor(), reason=reason)
-    tell(turned, site, json)
+        turned = house.services.sites.resume(house.site_id(site), actor=actor(), reason=reason, dry_run=dry_run)
+    tell(turned, site, json, dry_run=dry_run)
 
 
 @app.command()

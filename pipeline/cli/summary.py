@@ -35,7 +35,8 @@ def text(report: "Report", here: Path, now: datetime) -> str:
         lines.append(f"note: left out, for the lane is closed: {some(planned.closed)}")
     if planned.appended:
         lines.append(
-            f"note: {some(planned.appended)} came late, and went to the end of the lane, not to the file's place"
+            f"note: {some(planned.appended)} came late, and went to the end of the lane, not to the file's place; to"
+            f" move one: pipeline topics move {safe(report.site)}/{safe(planned.appended[0])} --before SLUG"
         )
     lines += [f"note: {safe(note)}" for note in report.notes]
     return "\n".join(lines)

@@ -1,71 +1,46 @@
 """Change one row of a site's topics file, and nothing else of it; ground floor.
 
-Every other byte stays: mark, line ends, quotes, blank lines. What comes out is judged by the loader before it takes the
-file's place, by a rename, so that whoever reads sees the old file or the new one. It never guesses: a file with a
-problem is not touched.
+Each change is a block: all that could be refused is refused before it begins, and the file takes its new form when it
+ends well, so that a verb of the database may stand in between.
 """
 
-import contextlib
-import csv
 import difflib
-import fcntl
-import io
-import os
-import tempfile
-import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO
+from dataclasses import dataclass
 
-from pipeline.errors import NotFound, ProjectError, Refused, UsageError
+from pipeline.errors import Refused, UsageError
+from pipeline.project.sheet import Sheet, like, named, opened, wanted
 from pipeline.project.site import Site
-from pipeline.project.topics import OWN, REQUIRED, load_topics
+from pipeline.project.topics import OWN, REQUIRED
 from pipeline.views import TopicRow
 
-BOM = b"\xef\xbb\xbf"
 FIXED = {
     "slug": "the slug names the topic; remove it, and add another",
-    "lane": "a topic cannot change its lane; remove it, and add another with a new slug",
+    "lane": "a topic changes its lane in the database as well: pipeline topics move SITE/SLUG --lane LANE",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """What was changed of a file."""
+    """What is changed of a file."""
 
     file: str  # as it is called in messages
-    topic: TopicRow  # as it is now; as it was, for one that was taken out
+    topic: TopicRow  # as it is then; as it was, for one that is taken out
     columns: tuple[str, ...] = ()  # that differ
 
 
-@dataclass(slots=True)
-class _Sheet:
-    """A topics file in memory: its lines, and where each record of it stands."""
+@contextmanager
+def adding(
+    site: Site, row: Mapping[str, str], data: Mapping[str, str], *, before: str | None = None, dry_run: bool = False
+) -> Iterator[Edited]:
+    """Put a row for a new topic at the end of its lane, or right before another of it, when the block ends well.
 
-    name: str
-    delimiter: str
-    lines: list[bytes]
-    end: str  # of a line
-    header: list[str] = field(default_factory=list)
-    records: dict[int, tuple[int, list[str]]] = field(default_factory=dict)  # by first line: the last one, and cells
-
-    def write(self, cells: list[str]) -> bytes:
-        """One record, as this file is written."""
-        text = io.StringIO(newline="")
-        csv.writer(text, delimiter=self.delimiter, lineterminator=self.end).writerow(cells)
-        return text.getvalue().encode(errors="surrogatepass")  # which the loader names as what it is
-
-
-def add_topic(site: Site, row: Mapping[str, str], data: Mapping[str, str]) -> Edited:
-    """Put a row for a new topic at the end of the file. ``row`` has lane, slug and title, and may have type.
-
-    Without a type it takes that of the lane's last topic, else ``page``; its position follows its lane's last. Raises
-    UsageError for a column that the file does not have, Refused for a slug that it does, ProjectError for what the
-    loader refuses.
+    ``row`` has lane, slug and title, and may have type; without one it takes that of the lane's last topic, else
+    ``page``. Raises UsageError for a column that the file does not have, Refused for a slug that it does, NotFound for
+    the other topic, ProjectError for what the loader refuses.
     """
-    with _opened(site) as (sheet, topics, replace):
+    with opened(site) as (sheet, topics, replace):
         _refuse_columns(data, set(sheet.header) - OWN, sheet.name)
         twin = next((t for t in topics if t.slug == row["slug"]), None)
         if twin is not None:
@@ -74,53 +49,110 @@ def add_topic(site: Site, row: Mapping[str, str], data: Mapping[str, str]) -> Ed
                 f" change it: pipeline topics edit {site.slug}/{twin.slug} --set COLUMN=VALUE"
             )
         mates = [t for t in topics if t.lane == row["lane"]]
-        own = {
-            "type": mates[-1].type if mates else "page",
-            "position": str(max((t.order for t in mates), default=0) + 1),
-        }
+        last = max((t.order for t in mates), default=0) + 1
+        own = {"type": mates[-1].type if mates else "page", "position": str(last)}
         cells = {**own, **row, **data}
+        at = len(sheet.lines)
+        if before is not None:
+            mate = _mate(topics, before, row["lane"], sheet.name)
+            if "position" in sheet.header:
+                order = [*mates]
+                order.insert(order.index(mate), TopicRow(row["lane"], row["slug"], "", "", "", last, {}))
+                cells["position"] = str(_deal(sheet, order)[row["slug"]])
+            else:
+                at = mate.line - 1
         if sheet.lines and not sheet.lines[-1].endswith(b"\n"):
             sheet.lines[-1] += sheet.end.encode()
-        sheet.lines.append(sheet.write([cells.get(name, "") for name in sheet.header]))
-        after = replace()
-        return Edited(sheet.name, _named(after, row["slug"]), tuple(name for name in sheet.header if cells.get(name)))
+        sheet.lines.insert(at, sheet.write([cells.get(name, "") for name in sheet.header]))
+        columns = tuple(name for name in sheet.header if cells.get(name))
+        yield Edited(sheet.name, named(replace(check_only=True), row["slug"]), columns)
+        if not dry_run:
+            replace()
 
 
-def edit_topic(site: Site, slug: str, values: Mapping[str, str]) -> Edited:
-    """Write ``values`` into the row of a topic; the columns that differ then are told, and none may be.
+@contextmanager
+def changing(site: Site, slug: str, values: Mapping[str, str], *, dry_run: bool = False) -> Iterator[Edited]:
+    """Write ``values`` into the row of a topic when the block ends well; the columns that differ then may be none.
 
     Raises NotFound for a slug that the file does not have, UsageError for a column, or a change that would move the
     page, ProjectError for what the loader refuses.
     """
-    with _opened(site) as (sheet, topics, replace):
+    with opened(site) as (sheet, topics, replace):
         for name in values:
             if name in FIXED:
                 raise UsageError(f"column {name} cannot be changed: {FIXED[name]}")
         _refuse_columns(values, set(sheet.header) - set(FIXED), sheet.name)
-        topic = _wanted(topics, slug, sheet.name)
+        topic = wanted(topics, slug, sheet.name)
         last, cells = sheet.records[topic.line]
         new = [values.get(name, cell) for name, cell in zip(sheet.header, cells, strict=True)]
         if new == cells:
-            return Edited(sheet.name, topic)
-        sheet.lines[topic.line - 1 : last] = [_like(sheet, topic.line, last, new)]
-        after = _named(replace(check_only=True), slug)
-        if after.path != topic.path:
-            raise UsageError(
-                f"the page of {slug!r} would move from {topic.path!r} to {after.path!r}, and a page cannot move;"
-                " remove the topic, and add it with a new slug"
-            )
-        replace()
+            yield Edited(sheet.name, topic)
+            return
+        sheet.lines[topic.line - 1 : last] = [like(sheet, topic.line, last, new)]
+        after = named(replace(check_only=True), slug)
+        _refuse_new_path(topic, after)
         pairs = zip(sheet.header, cells, new, strict=True)
-        return Edited(sheet.name, after, tuple(name for name, old, now in pairs if old != now))
+        yield Edited(sheet.name, after, tuple(name for name, old, now in pairs if old != now))
+        if not dry_run:
+            replace()
+
+
+@contextmanager
+def moving(
+    site: Site, slug: str, *, before: str | None = None, after: str | None = None, dry_run: bool = False
+) -> Iterator[Edited]:
+    """Let a topic's row stand right before or right after another of its lane when the block ends well.
+
+    In a file with positions those of the lane are dealt out anew in the new order; else the row itself moves. Raises as
+    ``changing``, and Refused when the other is of another lane.
+    """
+    with opened(site) as (sheet, topics, replace):
+        topic = wanted(topics, slug, sheet.name)
+        mate = _mate(topics, before or after or "", topic.lane, sheet.name)
+        if mate is topic:
+            raise Refused(f"topic {slug!r} cannot stand before or after itself")
+        mates = [t for t in topics if t.lane == topic.lane]
+        order = [t for t in mates if t is not topic]
+        order.insert(order.index(mate) + (before is None), topic)
+        if order == mates:
+            yield Edited(sheet.name, topic)
+            return
+        if "position" in sheet.header:
+            _deal(sheet, order)
+        else:
+            _carry(sheet, topic, mate.line - 1 if before is not None else sheet.records[mate.line][0])
+        yield Edited(sheet.name, named(replace(check_only=True), slug), ("position",))
+        if not dry_run:
+            replace()
+
+
+@contextmanager
+def moving_to_lane(site: Site, slug: str, lane: str, *, dry_run: bool = False) -> Iterator[Edited]:
+    """Let a topic's row be the last of another lane when the block ends well. Raises as ``changing``."""
+    with opened(site) as (sheet, topics, replace):
+        topic = wanted(topics, slug, sheet.name)
+        if topic.lane == lane:
+            yield Edited(sheet.name, topic)
+            return
+        mates = [t for t in topics if t.lane == lane]
+        last, cells = sheet.records[topic.line]
+        own = {"lane": lane, "position": str(max((t.order for t in mates), default=0) + 1)}
+        new = [own.get(name, cell) for name, cell in zip(sheet.header, cells, strict=True)]
+        sheet.lines[topic.line - 1 : last] = [like(sheet, topic.line, last, new), *[b""] * (last - topic.line)]
+        end = max((sheet.records[t.line][0] for t in mates), default=0)
+        if "position" not in sheet.header and end > topic.line:
+            _carry(sheet, topic, end)
+        moved = named(replace(check_only=True), slug)
+        _refuse_new_path(topic, moved)
+        yield Edited(sheet.name, moved, ("lane",))
+        if not dry_run:
+            replace()
 
 
 @contextmanager
 def taking_out(site: Site, slug: str) -> Iterator[Edited | None]:
-    """Take the row of a topic out of the file when the block ends well; None when the file has no such row.
-
-    All that could be refused is refused before the block begins.
-    """
-    with _opened(site) as (sheet, topics, replace):
+    """Take the row of a topic out of the file when the block ends well; None when the file has no such row."""
+    with opened(site) as (sheet, topics, replace):
         topic = next((t for t in topics if t.slug == slug), None)
         if topic is None:
             yield None
@@ -132,103 +164,46 @@ def taking_out(site: Site, slug: str) -> Iterator[Edited | None]:
         replace()
 
 
-class _Replace:
-    """Puts the sheet in the file's place, once the loader has accepted it."""
-
-    def __init__(self, site: Site, path: Path, sheet: _Sheet, seen: os.stat_result) -> None:
-        self._site, self._path, self._sheet, self._seen = site, path, sheet, seen
-
-    def __call__(self, *, check_only: bool = False) -> list[TopicRow]:
-        handle, name = tempfile.mkstemp(prefix=f".{self._path.name}.", suffix=".new", dir=self._path.parent)
-        new = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.writelines(self._sheet.lines)
-                stream.flush()
-                os.fsync(stream.fileno())
-                os.fchmod(stream.fileno(), self._seen.st_mode & 0o7777)
-                with contextlib.suppress(OSError):  # whoever edits another's file keeps it theirs, where he may
-                    os.fchown(stream.fileno(), self._seen.st_uid, self._seen.st_gid)
-            try:
-                topics = load_topics(self._site, new)
-            except ProjectError as error:
-                raise ProjectError(str(error).replace("nothing was imported", "nothing was written", 1)) from error
-            if not check_only:
-                if _version(self._path.stat()) != _version(self._seen):
-                    raise Refused(f"{self._sheet.name} was changed by somebody else just now; try again")
-                new.replace(self._path)
-            return topics
-        finally:
-            new.unlink(missing_ok=True)
+def _mate(topics: list[TopicRow], slug: str, lane: str, file: str) -> TopicRow:
+    """The topic beside which another is to stand. Raises NotFound, and Refused when it is of another lane."""
+    mate = wanted(topics, slug, file)
+    if mate.lane != lane:
+        raise Refused(f"topic {slug!r} is in lane {mate.lane!r}, not in {lane!r}; see {file}, line {mate.line}")
+    return mate
 
 
-@contextmanager
-def _opened(site: Site) -> Iterator[tuple[_Sheet, list[TopicRow], _Replace]]:
-    """The file as it is, sound, and ours alone among those who edit it this way."""
-    path = (site.folder / site.topics).resolve()  # what a link leads to is changed, not the link
-    name = f"sites/{site.slug}/{site.topics}"
-    topics = load_topics(site)  # tells of a missing or a broken file
-    try:
-        with _locked(path) as stream:
-            seen = os.fstat(stream.fileno())
-            sheet = _read(site, name, stream)
-            topics = load_topics(site)
-            yield sheet, topics, _Replace(site, path, sheet, seen)
-    except OSError as error:
-        raise ProjectError(f"{name}: {error.strerror}; nothing was written") from error
+def _deal(sheet: Sheet, order: list[TopicRow]) -> dict[str, int]:
+    """Give the positions that these topics have to them in this order; by slug. One that has no line is left out."""
+    column = sheet.header.index("position")
+    dealt = dict(zip((t.slug for t in order), sorted(t.order for t in order), strict=True))
+    for topic in sorted(order, key=lambda t: -t.line):  # from the end, so that lines keep their numbers
+        if topic.line and dealt[topic.slug] != topic.order:
+            last, cells = sheet.records[topic.line]
+            new = [*cells[:column], str(dealt[topic.slug]), *cells[column + 1 :]]
+            sheet.lines[topic.line - 1 : last] = [like(sheet, topic.line, last, new)]
+    return dealt
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[IO[bytes]]:
-    """The file, locked; again when it was replaced meanwhile. One that may not be written is not replaced either."""
-    while True:
-        with path.open("r+b") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
-            if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
-                yield stream
-                return
+def _carry(sheet: Sheet, topic: TopicRow, to: int) -> None:
+    """Move the lines of a topic in front of the line with the index ``to``."""
+    ended = sheet.lines[-1].endswith(b"\n")
+    if not ended:
+        sheet.lines[-1] += sheet.end.encode()
+    first, last = topic.line - 1, sheet.records[topic.line][0]
+    block = sheet.lines[first:last]
+    sheet.lines[to:to] = block
+    start = first + len(block) if to <= first else first
+    del sheet.lines[start : start + len(block)]
+    if not ended:
+        sheet.lines[-1] = sheet.lines[-1].removesuffix(sheet.end.encode())
 
 
-def _read(site: Site, name: str, stream: IO[bytes]) -> _Sheet:
-    lines = list(stream)
-    first = lines[0] if lines else b""
-    delimiter = "\t" if Path(site.topics).suffix.lower() in (".tsv", ".tab") else ","
-    sheet = _Sheet(name, delimiter, lines, "\r\n" if first.endswith(b"\r\n") else "\n")
-    texts = (raw.removeprefix(BOM if n == 0 else b"").decode() for n, raw in enumerate(lines))
-    reader = csv.reader(texts, delimiter=delimiter, strict=True)
-    start = 1
-    for cells in reader:
-        line, start = start, reader.line_num + 1
-        if not cells:
-            continue
-        if not sheet.header:
-            sheet.header = [unicodedata.normalize("NFC", cell).strip() for cell in cells]
-        else:
-            sheet.records[line] = (reader.line_num, cells)
-    return sheet
-
-
-def _version(found: os.stat_result) -> tuple[int, int, int]:
-    return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def _like(sheet: _Sheet, first: int, last: int, cells: list[str]) -> bytes:
-    """The record in the place of these lines; a file without a line end at its end stays so."""
-    written = sheet.write(cells)
-    return written if sheet.lines[last - 1].endswith(b"\n") else written.removesuffix(sheet.end.encode())
-
-
-def _wanted(topics: list[TopicRow], slug: str, file: str) -> TopicRow:
-    found = next((t for t in topics if t.slug == slug), None)
-    if found is not None:
-        return found
-    near = difflib.get_close_matches(slug, [t.slug for t in topics], n=2)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "; add it: pipeline topics add"
-    raise NotFound(f"no topic {slug!r} in {file}{hint}")
-
-
-def _named(topics: list[TopicRow], slug: str) -> TopicRow:
-    return next(t for t in topics if t.slug == slug)
+def _refuse_new_path(topic: TopicRow, after: TopicRow) -> None:
+    if after.path != topic.path:
+        raise UsageError(
+            f"the page of {topic.slug!r} would move from {topic.path!r} to {after.path!r}, and a page cannot move;"
+            " remove the topic, and add it with a new slug"
+        )
 
 
 def _refuse_columns(values: Mapping[str, str], known: Collection[str], file: str) -> None:

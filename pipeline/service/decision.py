@@ -73,7 +73,8 @@ def _refuse_moves(topics: Sequence[TopicRow], known: Mapping[str, Any]) -> None:
         if row.lane != topic.lane:
             raise ProjectError(
                 f"line {topic.line}: topic {topic.slug!r} belongs to lane {row.lane!r} and cannot move to"
-                f" {topic.lane!r}; set its lane back, or give it a new slug"
+                f" {topic.lane!r} by the file alone; set its lane back, or:"
+                f" pipeline topics move {row.site}/{topic.slug} --lane {topic.lane}"
             )
         if row.path != topic.path:
             raise ProjectError(

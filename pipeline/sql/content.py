@@ -9,6 +9,7 @@ from sqlalchemy import (
     Integer,
     Select,
     Text,
+    and_,
     bindparam,
     func,
     insert,
@@ -18,15 +19,19 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from pipeline.sql.batch import table
-from pipeline.sql.tables import attempts, findings, lanes, publications, revisions, topics
+from pipeline.sql.batch import ONE, table, word
+from pipeline.sql.tables import attempts, findings, jobs, lanes, publications, revisions, stages, topics
+from pipeline.states import FINAL
 
 SITE = bindparam("p_site_id", type_=BigInteger)
 
 
 @cache
-def add_revisions() -> Any:
-    """Insert the drafts in ``drafts`` as the newest revisions of their topics, and make them current; returns ids."""
+def add_revisions(*, guarded: bool = False) -> Any:
+    """Insert the drafts in ``drafts`` as the newest revisions of their topics, and make them current.
+
+    Returns ``(id, number)``. ``guarded``: only where the current revision is still ``seen``.
+    """
     new = table(
         "drafts",
         topic_id=BigInteger,
@@ -44,6 +49,8 @@ def add_revisions() -> Any:
     rows = select(
         topics.c.site_id, topics.c.id, topics.c.revisions + 1, bindparam("p_origin", type_=Text), *given
     ).select_from(new.join(topics, topics.c.id == new.c.topic_id))
+    if guarded:
+        rows = rows.where(topics.c.revision_id.is_not_distinct_from(bindparam("p_seen", type_=BigInteger)))
     added = (
         insert(revisions)
         .from_select(["site_id", "topic_id", "number", "origin", *(c.key for c in given)], rows)
@@ -54,7 +61,68 @@ def add_revisions() -> Any:
         update(topics)
         .where(topics.c.id == added.c.topic_id)
         .values(revision_id=added.c.id, revisions=added.c.number)
-        .returning(added.c.id)
+        .returning(added.c.id, added.c.number)
+    )
+
+
+@cache
+def draft() -> Select[Any]:
+    """A topic of a site with its current revision and its unfinished pass; what there is not is NULL."""
+    unfinished = jobs.c.state.not_in([word(s) for s in sorted(FINAL)])
+    first = (
+        select(stages.c.name)
+        .where(stages.c.site_id == SITE, stages.c.state != word("retired"))
+        .order_by(stages.c.ordinal)
+        .limit(ONE)
+        .scalar_subquery()
+    )
+    return (
+        select(
+            topics.c.id,
+            topics.c.title.label("topic_title"),
+            topics.c.revision_id,
+            revisions.c.number,
+            revisions.c.title,
+            revisions.c.description,
+            revisions.c.body,
+            revisions.c.front_matter,
+            revisions.c.lineage,
+            jobs.c.id.label("job_id"),
+            jobs.c.state,
+            jobs.c.stage,
+            jobs.c.error_class,
+            jobs.c.reserved_by,
+            first.label("first"),
+        )
+        .select_from(
+            topics.outerjoin(revisions, revisions.c.id == topics.c.revision_id).outerjoin(
+                jobs, and_(jobs.c.topic_id == topics.c.id, unfinished)
+            )
+        )
+        .where(topics.c.site_id == SITE, topics.c.slug == bindparam("p_slug", type_=Text))
+    )
+
+
+@cache
+def lock_pass() -> Select[int]:
+    """Lock the unfinished pass of the topic: nobody claims it, and no worker's end of it is on its way."""
+    return (
+        select(jobs.c.id)
+        .where(
+            jobs.c.topic_id == bindparam("p_topic_id", type_=BigInteger),
+            jobs.c.state.not_in([word(s) for s in sorted(FINAL)]),
+        )
+        .with_for_update(key_share=True)
+    )
+
+
+@cache
+def lock_topic() -> Select[int]:
+    """Lock the topic: no new pass of it is planned."""
+    return (
+        select(topics.c.id)
+        .where(topics.c.id == bindparam("p_topic_id", type_=BigInteger))
+        .with_for_update(key_share=True)
     )
 
 

@@ -64,3 +64,20 @@ def inside(closed: Door, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
         return said
 
     return call
+
+
+@pytest.fixture
+def typed(closed: Door, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Runs the command line in this process, word by word: words may hold blanks."""
+
+    def call(*words: str) -> Said:
+        monkeypatch.chdir(closed.root)
+        for name, value in closed.env.items():
+            monkeypatch.setenv(name, value)
+        capfd.readouterr()
+        code = guarded(lambda: app(list(words), prog_name="pipeline", standalone_mode=False))
+        said = Said(code, *capfd.readouterr())
+        harmless(said.out + said.err)
+        return said
+
+    return call

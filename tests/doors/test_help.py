@@ -13,15 +13,17 @@ from tests.doors.scene import ROOT, Door, Said
 
 HEAVY = ("sqlalchemy", "alembic", "psycopg", "jinja2", "pydantic", "rich")
 COMMANDS = [
-    "run", "status", "topics list", "topics show", "jobs list", "jobs requeue", "jobs skip", "jobs cancel",
-    "stages list", "stages retire", "stages restore",
+    "run", "status", "explain", "topics list", "topics show", "jobs list", "jobs requeue", "jobs skip", "jobs cancel",
+    "jobs approve", "jobs grant", "lanes close", "lanes open", "lanes set", "topics move",
+    "stages list", "stages retire", "stages restore", "stages set", "stages pause", "stages resume",
     "db upgrade", "db downgrade", "db check", "db current", "db history", "db url", "db shell", "db stop",
-    "init", "config", "worker", "sites list", "sites show", "sites add", "sites pause", "sites resume", "sites remove",
+    "init", "config", "worker", "doctor", "prune",
+    "sites list", "sites show", "sites add", "sites pause", "sites resume", "sites remove",
     "lanes list", "lanes pause", "lanes resume", "topics add", "topics edit", "topics remove",
 ]  # fmt: skip
 IMPERATIVE = {
-    "Add", "Bring", "Change", "Compare", "Give", "Let", "List", "Make", "Migrate", "Move", "Open", "Pause", "Print",
-    "Publish", "Put", "Remove", "Resume", "Show", "Stop", "Take", "Work",
+    "Add", "Bring", "Change", "Compare", "Delete", "Examine", "Give", "Let", "List", "Make", "Migrate", "Move", "Open",
+    "Pause", "Print", "Publish", "Put", "Remove", "Resume", "Set", "Show", "Stop", "Take", "Tell", "Work",
 }  # fmt: skip
 
 

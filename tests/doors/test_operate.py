@@ -15,6 +15,8 @@ DETAIL = {
     "id", "slug", "title", "type", "lane", "position", "path", "brief", "pass", "revisions", "draft_title",
     "description", "body", "content_hash",
 }  # fmt: skip
+PACE = {"overdue", "stuck", "halted", "per_minute", "left_seconds"}
+SITE_STATUS = {"site", "topics", "live", "workers", "stages", "symptoms"} | PACE
 ATTEMPT = {"stage", "round", "outcome", "reserved_at", "ended_at", "worker", "error_class", "error"}
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nfake: line \u202e[red]x[/red]"
 
@@ -26,8 +28,8 @@ def test_status_counts_by_stage(door: Door, make: Factory) -> None:
     found = door("status", "--json", env={"COLUMNS": "20"}).json
 
     assert set(found) == {"sites"}
-    assert [set(site) for site in found["sites"]] == [{"site", "topics", "live", "stages"}]
-    assert [set(stage) for stage in found["sites"][0]["stages"]] == [STAGE] * 3
+    assert [set(site) for site in found["sites"]] == [SITE_STATUS]
+    assert [set(stage) for stage in found["sites"][0]["stages"]] == [STAGE | PACE] * 3
     assert [stage["stage"] for stage in found["sites"][0]["stages"]] == ["generate", "validate", "publish"]
     assert (found["sites"][0]["stages"][2]["waiting"], found["sites"][0]["stages"][2]["ready"]) == (1, 1)
     assert "acme: 0 of 2 topics live" in door("status", "--site", "acme").out
@@ -85,7 +87,9 @@ def test_jobs_move_all_or_none(door: Door, make: Factory, inside: Callable[[str]
     assert make.state(first) is JobState.FAILED
 
     moved = inside(f"jobs requeue {first} --attempts 2 --reason mended --json").json
-    assert moved == {"moved": [{"job": first, "from": "failed", "to": "pending", "stage": "publish"}]}
+    assert moved == {
+        "moved": [{"job": first, "from": "failed", "to": "pending", "stage": "publish"}], "count": 1, "dry_run": False
+    }  # fmt: skip
     assert make.state(first) is JobState.PENDING  # promoted at once: it is the head
     assert inside(f"jobs cancel {first} --yes --json").json["moved"][0]["to"] == "cancelled"
     assert door("jobs", "skip", str(first)).out == f"job {first} cancelled → skipped at publish\n"
@@ -100,7 +104,7 @@ def test_jobs_move_all_or_none(door: Door, make: Factory, inside: Callable[[str]
         ("jobs requeue 999999", 2, "no job 999999; see: pipeline jobs list"),
         ("jobs skip 0", 2, "greater than or equal to 1"),
         ("jobs skip 99999999999999999999", 2, "less than or equal to 9223372036854775807"),
-        ("jobs skip", 2, "missing argument 'ID...'; see: pipeline jobs skip --help"),
+        ("jobs skip", 2, "name jobs by number, or pick them: --site NAME, and --lane, --at, --state or --error; see:"),
         ("jobs list --state fialed", 2, "no state 'fialed'; states: waiting, pending, reserved, done, failed"),
         ("jobs list --site acne", 2, "no site 'acne' in the database; did you mean 'acme'?"),
         ("status --site zzz", 2, "no site 'zzz' in the database; there is: acme"),

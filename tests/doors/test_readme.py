@@ -17,16 +17,20 @@ from pipeline.project.topics import load_topics
 from pipeline.run import hashed, specs
 from pipeline.service.acknowledging import Ack, Verb
 from pipeline.service.work import Prefix
+from pipeline.views import Claim
 from tests.factories import LEASE
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-COMMANDS = [
-    line.split("  #")[0].strip()
-    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    for line in block.splitlines()
-    if line.strip()
-]
+
+
+def commands_of(page: str) -> list[str]:
+    """What a page tells to type, line by line, without its remarks."""
+    blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    return [line.split("  #")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]
+
+
+COMMANDS = commands_of(README)
 SET_UP = [c for c in COMMANDS if c.startswith("python3 -m venv")]
 EXPORTS = [c for c in COMMANDS if c.startswith("export ")]
 THE_REST = [c for c in COMMANDS if c not in SET_UP + EXPORTS]
@@ -60,12 +64,22 @@ def type_in(command: str, project: Path, url: str) -> subprocess.CompletedProces
     return subprocess.run(["bash", "-c", command], cwd=project, env=env, capture_output=True, text=True, timeout=100)
 
 
-def failed_jobs(project: Path, services: Services) -> list[int]:
-    """Two jobs that failed at the first stage, as the README's examples suppose."""
+def planned(project: Path, services: Services) -> None:
     site, stages = load_site(project, "acme"), load_stages(ROOT)
     site_id = services.planning.register(site, specs(stages))
     services.planning.plan(site_id, hashed(site, stages, load_topics(site)))
-    claims = services.work.claim([Prefix(site_id, "generate", 2, 2, LEASE)], "test")
+
+
+def generating(services: Services, count: int) -> list[Claim]:
+    """So many jobs of the only site, reserved at the first stage."""
+    ((site_id, _),) = services.reading.sites()
+    return services.work.claim([Prefix(site_id, "generate", 2, count, LEASE)], "test")
+
+
+def failed_jobs(project: Path, services: Services) -> list[int]:
+    """Two jobs that failed at the first stage, as the README's examples suppose."""
+    planned(project, services)
+    claims = generating(services, 2)
     services.work.acknowledge([Ack(c, Verb.FAIL, error_class="fail", error="no such city") for c in claims])
     return [c.job_id for c in claims]
 
@@ -94,6 +108,23 @@ def test_every_other_command_works(project: Path, services: Services, database_u
 
     # The run comes first in the README, and tells that two jobs need a person.
     assert [(c, code) for c, code, _ in said if code] == [("pipeline run --site acme --workers 4", 1)], said
+
+
+def test_every_command_of_the_operators_page_works(project: Path, services: Services, database_url: str) -> None:
+    """Typed one after the other, with two jobs that failed and one that runs."""
+    planned(project, services)
+    claims = {c.topic.slug: c for c in generating(services, 8) if c.topic}
+    failed = [Ack(claims[slug], Verb.FAIL, error_class="fail") for slug in ("kyoto", "tokyo", "rome")]
+    services.work.acknowledge(failed)
+    numbers = {"41": claims["tokyo"].job_id, "42": claims["rome"].job_id, "43": claims["japan"].job_id}
+    said = []
+
+    for command in commands_of((ROOT / "docs" / "operating.md").read_text()):
+        typed = re.sub(r"\b4[123]\b", lambda found: str(numbers[found.group()]), command)
+        done = type_in(typed, project, database_url)
+        said.append((typed, done.returncode, done.stderr))
+
+    assert [(c, code, why) for c, code, why in said if code] == []
 
 
 def test_plain_alembic_does_the_same(project: Path, database_url: str) -> None:

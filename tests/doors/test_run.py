@@ -10,7 +10,7 @@ REPORT = {
     "site", "exit_code", "seconds", "output", "embedded", "planned", "topics", "live", "passes", "stages", "troubles",
     "later", "notes",
 }  # fmt: skip
-PLANNED = {"new", "changed", "unchanged", "busy", "absent", "appended"}
+PLANNED = {"new", "changed", "unchanged", "busy", "absent", "appended", "closed"}
 STAGE = {"stage", "waiting", "later", "ready", "running", "failed", "repair", "cancelled"}
 JOB = {
     "id", "site", "lane", "topic", "position", "pass", "stage", "state", "round", "attempts", "max_attempts", "run_at",

@@ -86,7 +86,7 @@ def test_what_a_plan_foresees_a_run_does(door: Door, engine: Engine) -> None:
 
     assert found["planned"] == run["planned"]
     assert found["planned"] == {
-        "new": 2, "changed": 2, "unchanged": 0, "busy": 0, "absent": ["b1"], "appended": ["late"]
+        "new": 2, "changed": 2, "unchanged": 0, "busy": 0, "absent": ["b1"], "appended": ["late"], "closed": [],
     }  # fmt: skip
     assert [set(change) for change in found["changes"]] == [CHANGE] * 2
     assert {c["topic"]: c["columns"] for c in found["changes"]} == {"a1": ["title"], "a2": ["mood"]}
@@ -230,7 +230,7 @@ def test_a_hash_alone_names_no_column(make: Factory) -> None:
 def test_nothing_known_is_all_new(make: Factory) -> None:
     rows = [make.row(lane, n) for lane in ("b", "a") for n in (1, 2)]
 
-    assert decide(rows, {}) == Decision(tuple(rows), (), (), 0, (), ())
+    assert decide(rows, {}) == Decision(tuple(rows), (), (), 0, (), (), ())
     assert [lane.lane for lane in look(make, *rows).lanes] == ["a", "b"]
 
 

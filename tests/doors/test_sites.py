@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli.completion import site_names, site_slashes
+from pipeline.cli.completion import job_states, site_lanes, site_names, site_topics
 from pipeline.project.site import load_site
 from pipeline.project.topics import load_topics
 from tests.doors.scene import Door, Said
@@ -84,7 +84,7 @@ def test_a_site_rests_and_goes_on(door: Door, make: Factory, inside: Callable[[s
     make.claim("generate")
 
     paused = inside("sites pause demo --reason moving --json").json
-    assert paused == {"site": "demo", "from": "active", "to": "paused", "jobs": 0, "running": 1}
+    assert paused == {"site": "demo", "from": "active", "to": "paused", "jobs": 0, "running": 1, "dry_run": False}
     (site,) = inside("sites list --state paused --json").json["sites"]
     assert set(site["paused"]) == PAUSED
     assert site["paused"]["reason"] == "moving"
@@ -222,9 +222,13 @@ def test_names_of_sites_are_completed_from_the_folder(closed: Door, monkeypatch:
     monkeypatch.chdir(closed.root / "stages")
 
     assert (site_names(""), site_names("d"), site_names("x")) == (["demo"], ["demo"], [])
-    assert (site_slashes("de"), site_slashes("demo/")) == (["demo/"], [])
+    assert (site_topics("de"), site_lanes("de")) == (["demo/"], ["demo/"])
+    assert (site_topics("demo/a"), site_lanes("demo/")) == (["demo/a1", "demo/a2", "demo/a3"], ["demo/a", "demo/b"])
+    assert (site_topics("gone/"), site_topics("../"), job_states("re")) == ([], [], ["reserved", "repair"])
+    (closed.root / "sites/demo/topics.csv").write_bytes(b"\xff\x00")
+    assert site_topics("demo/") == []
     monkeypatch.chdir("/")
-    assert site_names("") == []
+    assert (site_names(""), site_topics("demo/")) == ([], [])
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
 """``pipeline stages``, and what ``run`` says of an order that is not its own."""
 
+from collections.abc import Callable
+
 from pipeline.build import Services
 from pipeline.project.site import load_site
 from pipeline.service.order import StageSpec
-from tests.doors.scene import Door
+from pipeline.states import JobState
+from tests.doors.scene import Door, Said
 from tests.factories import STAGES, Factory
 
 TRANSLATE = StageSpec("translate", None, 3)
@@ -71,7 +74,10 @@ def test_a_run_says_which_stages_are_not_as_it_describes_them(door: Door, servic
     said = door("run", "--site", "demo", "--workers", "1")
 
     assert said.code == 0
-    assert "stage 'release' has width 1 in stages:PIPELINE, but 3 in the database, which is kept" in said.err
+    assert (
+        "stage 'release' has width 1 in stages:PIPELINE, but 3 in the database, which is kept; change it:" in said.err
+    )
+    assert "pipeline stages set release --site demo --width 1" in said.err
     assert "stage 'check' is in stages:PIPELINE, but was retired" in said.err
     assert "pipeline stages restore check --site demo" in said.err
 
@@ -85,3 +91,62 @@ def test_a_stage_more_plans_nothing_again(door: Door) -> None:
     found = door("run", "--site", "demo", "--workers", "1", "--json").json
 
     assert (found["planned"]["changed"], found["planned"]["unchanged"], found["passes"]) == (0, 6, 0)
+
+
+def test_a_width_is_set_while_jobs_wait(door: Door, make: Factory, inside: Callable[[str], Said]) -> None:
+    """Who got a turn by that is counted; a dry run gives none; the same again says so."""
+    first, second, third = make.advance_to("publish", count=3)
+
+    dry = inside("stages set publish --site acme --width 2 --dry-run").out
+    assert dry.startswith("stage publish would have: width 1 → 2; ")
+    assert make.state(second) is JobState.WAITING
+    done = inside("stages set publish --site acme --width 2 --json").json
+
+    assert (done["before"], done["after"], done["dry_run"]) == ({"width": 1}, {"width": 2}, False)
+    assert [make.state(i) for i in (first, second, third)] == [JobState.PENDING, JobState.PENDING, JobState.WAITING]
+    assert inside("stages set publish --site acme --width 2").out == "stage publish has width 2 already\n"
+    assert inside("stages set publish --site acme --width none").out.startswith("stage publish: width 2 → none")
+    wrong = inside("stages set publish --site acme --width some")
+    assert (wrong.code, wrong.err) == (
+        2, "error: --width 'some': write a whole number from 1 to 1000000, none for no limit\n"
+    )  # fmt: skip
+
+
+def test_a_stage_rests_and_goes_on(door: Door, make: Factory, inside: Callable[[str], Said]) -> None:
+    """What stands there and what still runs is told; the list shows it; twice is refused."""
+    make.plan(count=3)
+    make.claim("generate")
+
+    assert inside("stages pause generate --site acme --dry-run").out == (
+        "stage generate would go active → paused; 2 jobs stand there; 1 running job may finish\n"
+    )
+    assert make.claim("generate") != []
+    paused = inside("stages pause generate --site acme --reason slow --json").json
+    assert paused == {
+        "site": "acme", "stage": "generate", "from": "active", "to": "paused", "standing": 1, "running": 2,
+        "dry_run": False,
+    }  # fmt: skip
+    assert make.claim("generate") == []
+    assert inside("stages list --site acme").out.splitlines()[1].split()[:2] == ["generate", "paused"]
+    again = inside("stages pause generate --site acme")
+    assert (again.code, again.err) == (1, "error: stage 'generate' is paused already\n")
+    said = inside("stages resume generate --site acme")
+    assert said.out == "stage generate paused → active; 1 job stands there\n"
+    assert "pipeline run --site acme" in said.err
+    assert make.claim("generate") != []
+
+
+def test_a_run_does_not_wait_at_a_paused_stage(door: Door, services: Services) -> None:
+    """It does what it can, says what rests and how it goes on, and ends with 1; a look ahead says so too."""
+    site_id = services.planning.register(load_site(door.root, "demo"), MINE)
+    services.planning.pause(site_id, "check", actor="test")
+
+    said = door("run", "--site", "demo", "--workers", "1")
+    ahead = door("run", "--site", "demo", "--plan")
+
+    note = "note: stage check is paused; go on with: pipeline stages resume check --site demo"
+    assert (said.code, said.out.splitlines()[-1]) == (1, note)
+    assert note in ahead.out
+    assert [(s.stage, s.count) for s in services.reading.standing(site_id)] == [("check", 6)]
+    assert door("stages", "resume", "check", "--site", "demo").code == 0
+    assert door("run", "--site", "demo", "--workers", "1").code == 0

@@ -9,39 +9,30 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from pipeline.cli.guard import guarded
-from pipeline.cli.main import app
 from pipeline.errors import ProjectError, Refused
-from pipeline.project import editing
-from pipeline.project.editing import add_topic, edit_topic, taking_out
-from pipeline.project.site import load_site
+from pipeline.project import sheet
+from pipeline.project.editing import Edited, adding, changing, taking_out
+from pipeline.project.site import Site, load_site
 from pipeline.project.topics import load_topics
 from pipeline.states import JobState
-from tests.doors.scene import HEADER, TOML, Door, Said, harmless
+from tests.doors.scene import HEADER, TOML, Door, Said
 from tests.doors.test_terminal import Terminal
 from tests.factories import Factory
 
-ADDED = {"site", "topic", "file", "line", "lane", "position", "type", "path"}
-EDITED = {"site", "topic", "file", "line", "columns"}
+ADDED = {"site", "topic", "file", "line", "lane", "position", "type", "path", "planned", "dry_run"}
+EDITED = {"site", "topic", "file", "line", "columns", "resumed", "dry_run"}
 REMOVED = {"site", "topic", "removed", "file", "job", "live"}
 FILE = "sites/demo/topics.csv"
 
 
-@pytest.fixture
-def typed(closed: Door, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Runs the command line in this process, word by word: words may hold blanks."""
+def add_topic(site: Site, row: dict[str, str], data: dict[str, str]) -> Edited:
+    with adding(site, row, data) as added:
+        return added
 
-    def call(*words: str) -> Said:
-        monkeypatch.chdir(closed.root)
-        for name, value in closed.env.items():
-            monkeypatch.setenv(name, value)
-        capfd.readouterr()
-        code = guarded(lambda: app(list(words), prog_name="pipeline", standalone_mode=False))
-        said = Said(code, *capfd.readouterr())
-        harmless(said.out + said.err)
-        return said
 
-    return call
+def edit_topic(site: Site, slug: str, values: dict[str, str]) -> Edited:
+    with changing(site, slug, values) as edited:
+        return edited
 
 
 def raw(door: Door, data: bytes, name: str = "topics.csv") -> Path:
@@ -80,7 +71,7 @@ def test_a_topic_is_added_at_the_end_of_its_lane(closed: Door, typed: Callable[.
     assert set(said.json) == ADDED
     assert said.json == {
         "site": "demo", "topic": "a5", "file": FILE, "line": 5, "lane": "a", "position": 5, "type": "country",
-        "path": "a5/",
+        "path": "a5/", "planned": None, "dry_run": False,
     }  # fmt: skip
     assert said.err == "it is published by: pipeline run --site demo\n"
     assert (closed.root / FILE).read_bytes() == before + b'a,5,a5,"Five, ""the"" last",country,a=b\n'
@@ -149,14 +140,14 @@ def test_mode_and_link_stay(closed: Door) -> None:
 def test_a_file_that_somebody_saved_meanwhile_is_kept(closed: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     """An editor knows no locks: what it wrote while we worked is not written over."""
     path = closed.root / FILE
-    load = editing.load_topics
+    load = sheet.load_topics
 
     def saves_meanwhile(site: object, file: Path | None = None) -> object:
         if file is not None:
             path.write_text(HEADER + "\n")
         return load(site, file)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(editing, "load_topics", saves_meanwhile)
+    monkeypatch.setattr(sheet, "load_topics", saves_meanwhile)
     with pytest.raises(Refused, match="was changed by somebody else just now; try again"):
         add_topic(load_site(closed.root, "demo"), {"lane": "a", "slug": "x", "title": "X"}, {})
 
@@ -224,7 +215,10 @@ ADD = ("topics", "add", "demo", "--lane", "a", "--slug", "new", "--title", "T")
         (("topics", "edit", "demo/a1", "--set", "titel=x"), 2, ("no column 'titel' to set; did you mean 'title'?",)),
         (("topics", "edit", "demo/a1", "--set", "title="), 2, ("nothing was written", "column title: is empty")),
         (("topics", "edit", "demo/a1", "--set", "position=2"), 2, ("2 in lane 'a' is already on line",)),
-        (("topics", "edit", "demo/a1"), 2, ("missing option '--set'",)),
+        (("topics", "edit", "demo/a1"), 2, ("say what to change: either --set COLUMN=VALUE, or --draft",)),
+        (("topics", "edit", "demo/a1", "--set", "mood=x", "--draft"), 2, ("either --set COLUMN=VALUE, or --draft",)),
+        (("topics", "edit", "demo/a1", "--set", "mood=x", "--from", "x.md"), 2, ("add --draft",)),
+        (("topics", "edit", "demo/a1", "--draft", "--dry-run"), 2, ("give the draft with --from FILE",)),
     ],
 )
 def test_a_mistake_leaves_the_file_alone(
@@ -346,7 +340,7 @@ def test_a_topic_that_runs_is_not_removed(door: Door, make: Factory, typed: Call
     assert (said.code, said.out) == (1, "")
     assert said.err == (
         f"error: topic 'demo/a1' is running: job {first} at generate, held by test-worker;"
-        f" stop it first: pipeline jobs cancel {first}\n"
+        f" stop it first: pipeline jobs cancel {first}, or take it from its holder: --force\n"
     )
     assert (door.root / FILE).read_text() == before
 
