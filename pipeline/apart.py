@@ -201,6 +201,7 @@ class Workshop:
             draft=wire.draft_in(order["draft"]),
             revision=order["revision"],
             findings=tuple(wire.finding_in(f) for f in order["findings"]),
+            approved=order["approved"],
             corpus=Corpus(self._pipe, fence),
             ledger=Ledger(self._pipe, fence),
             cancelled=lambda: self._pipe.cancelled.is_set() or (due is not None and now() >= due),

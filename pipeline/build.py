@@ -9,14 +9,18 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from pipeline.clock import Clock
-from pipeline.db import check_server, make_engine, parse_url, reason, refusal
+from pipeline.db import PATIENCE, check_server, make_engine, parse_url, reason, refusal
 from pipeline.errors import DatabaseError
+from pipeline.service.drafts import Drafts
+from pipeline.service.explaining import Explaining
 from pipeline.service.lanes import Lanes
 from pipeline.service.ledger import LedgerService
 from pipeline.service.operate import Operate
 from pipeline.service.places import Places
 from pipeline.service.planning import Planning
+from pipeline.service.prune import Prune
 from pipeline.service.reading import Reading
+from pipeline.service.roster import Roster
 from pipeline.service.sites import Sites
 from pipeline.service.widths import Widths
 from pipeline.service.work import Work
@@ -36,7 +40,11 @@ class Services:
     lanes: Lanes
     widths: Widths
     places: Places
+    drafts: Drafts
     sites: Sites
+    prune: Prune
+    roster: Roster
+    explaining: Explaining
 
 
 def services(engine: Engine, clock: Clock | None = None) -> Services:
@@ -50,7 +58,11 @@ def services(engine: Engine, clock: Clock | None = None) -> Services:
         Lanes(engine, clock),
         Widths(engine, clock),
         Places(engine, clock),
+        Drafts(engine, clock),
         Sites(engine, clock),
+        Prune(engine, clock),
+        Roster(engine, clock),
+        Explaining(engine, clock),
     )
 
 
@@ -71,13 +83,24 @@ def open_database(settings: Settings, root: Path | None = None) -> Iterator[str]
 
 
 @contextmanager
-def connect(url: str, settings: Settings, *, name: str, connections: int = 2) -> Iterator[Services]:
-    """Services over a checked server. Raises DatabaseError with the reason when it cannot be used."""
-    engine = make_engine(url, schema=settings.db_schema, connections=connections, name=name, prepare=settings.prepare)
+def connect(
+    url: str, settings: Settings, *, name: str, connections: int = 2, patience: float = PATIENCE, fit: bool = True
+) -> Iterator[Services]:
+    """Services over a server that is checked to be ``fit``, unless one asks what ails it. Raises DatabaseError with the
+    reason when it cannot be used."""
+    engine = make_engine(
+        url,
+        schema=settings.db_schema,
+        connections=connections,
+        name=name,
+        prepare=settings.prepare,
+        patience=patience,
+    )
     try:
         try:
             with engine.connect() as connection:
-                check_server(connection)
+                if fit:
+                    check_server(connection)
         except OperationalError as error:
             raise DatabaseError(f"the database cannot be reached: {reason(error)}") from error
         yield services(engine)

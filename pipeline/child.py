@@ -21,7 +21,7 @@ from pipeline.project.loading import load_stages
 from pipeline.settings import load_settings
 from pipeline.worker import Worker
 
-OVERTIME = 8.0  # seconds beyond the grace period; a worker that is well needs five
+OVERTIME = 4.5  # seconds beyond the grace period; a worker that is well needs three, and one for what it leaves
 
 
 def main() -> int:

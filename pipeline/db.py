@@ -27,14 +27,16 @@ from pipeline.errors import DatabaseError, UsageError
 
 OLDEST_SERVER = 15
 PREPARE_AFTER = 5  # runs of a statement on one connection
-SILENCE = 65.0  # seconds: a server that is there ends each statement of ours before
+PATIENCE = 60.0  # seconds that a statement may take
+AT_WORK = 20.0  # the same where a worker claims and acknowledges: it should soon know that nobody answers
+SILENCE = 5.0  # seconds beyond it: a server that is there has ended the statement by then
 
 Prepare = Literal["auto", "always", "never"]
 
 # One round trip. synchronous_commit is an assumption of every promise, so it is not left to the role's default; nor are
 # the styles of dates and intervals, of which the driver understands one each.
 LIMITS = (
-    "SET LOCAL statement_timeout = '60s'; SET LOCAL lock_timeout = '10s';"
+    "SET LOCAL statement_timeout = '{patience:g}s'; SET LOCAL lock_timeout = '{lock:g}s';"
     " SET LOCAL idle_in_transaction_session_timeout = '60s'; SET LOCAL synchronous_commit = on;"
     " SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'"
 )
@@ -56,10 +58,19 @@ def parse_url(text: str) -> URL:
     return url.set(drivername="postgresql+psycopg")
 
 
-def make_engine(url: str | URL, *, schema: str, connections: int, name: str, prepare: Prepare = "auto") -> Engine:
+def make_engine(
+    url: str | URL,
+    *,
+    schema: str,
+    connections: int,
+    name: str,
+    prepare: Prepare = "auto",
+    patience: float = PATIENCE,
+) -> Engine:
     """An engine of at most ``connections`` connections, each shown to the server as ``name``.
 
-    ``prepare``: whether statements are prepared; ``auto``: on direct connections.
+    ``prepare``: whether statements are prepared; ``auto``: on direct connections. ``patience``: seconds that a
+    statement may take; a server that says nothing is given up ``SILENCE`` seconds later.
     """
     parsed = parse_url(url) if isinstance(url, str) else url
     engine = create_engine(
@@ -83,11 +94,14 @@ def make_engine(url: str | URL, *, schema: str, connections: int, name: str, pre
         },
     )
 
+    limits = LIMITS.format(patience=patience, lock=min(10.0, patience / 2))
     _engines.add(engine)
 
     @event.listens_for(engine, "do_connect")
     def _connect(dialect: object, record: object, words: Any, options: Any) -> Any:
-        return _Watched.connect(*words, **options)
+        connection = _Watched.connect(*words, **options)
+        connection.patience = patience
+        return connection
 
     if prepare == "auto":
 
@@ -98,7 +112,7 @@ def make_engine(url: str | URL, *, schema: str, connections: int, name: str, pre
 
     @event.listens_for(engine, "begin")
     def _limits(connection: Connection) -> None:
-        connection.exec_driver_sql(LIMITS)
+        connection.exec_driver_sql(limits)
 
     return engine
 
@@ -118,19 +132,21 @@ os.register_at_fork(after_in_child=_forget)
 
 
 class _Watched(psycopg.Connection[Any]):
-    """A connection that is cut when the server says nothing for ``SILENCE`` seconds in the middle of a statement.
+    """A connection that is cut when the server says nothing in the middle of a statement, ``SILENCE`` seconds after it
+    should have ended that itself.
 
     Whatever lies between may keep a socket open for ever, and answer keepalives in the server's stead.
     """
 
     _lock: ClassVar = threading.Lock()
-    _waiting: ClassVar[dict[int, float]] = {}  # by file descriptor; since when
+    _waiting: ClassVar[dict[int, float]] = {}  # by file descriptor; until when
     _thread: ClassVar[threading.Thread | None] = None
+    patience = PATIENCE
 
     def wait(self, *words: Any, **options: Any) -> Any:
         number = self.pgconn.socket
         with self._lock:
-            self._waiting[number] = time.monotonic()
+            self._waiting[number] = time.monotonic() + self.patience + SILENCE
             if _Watched._thread is None:
                 _Watched._thread = threading.Thread(target=_cut_the_silent, name="silence", daemon=True)
                 _Watched._thread.start()
@@ -145,8 +161,8 @@ def _cut_the_silent() -> None:
     while True:
         time.sleep(min(1.0, SILENCE / 4))
         with _Watched._lock:  # held, so that no number here can be another's by now
-            for number, since in _Watched._waiting.items():
-                if time.monotonic() - since > SILENCE:
+            for number, until in _Watched._waiting.items():
+                if time.monotonic() > until:
                     with socket.socket(fileno=os.dup(number)) as end, contextlib.suppress(OSError):
                         end.shutdown(socket.SHUT_RDWR)
 

@@ -15,12 +15,16 @@ from pipeline.service.work import Work
 
 log = logging.getLogger("pipeline")
 
+PATIENCE = 5.0  # seconds: a beat that takes longer is worth less than another one on a new connection
+
 
 class Heartbeat:
     """Renews what is in ``held`` until told to stop."""
 
     def __init__(self, url: str, schema: str, name: str, *, prepare: Prepare = "auto") -> None:
-        self._engine = make_engine(url, schema=schema, connections=1, name=f"{name} heartbeat", prepare=prepare)
+        self._engine = make_engine(
+            url, schema=schema, connections=1, name=f"{name} heartbeat", prepare=prepare, patience=PATIENCE
+        )
         self._work = Work(self._engine)
         self._held: dict[int, Holding] = {}
         self._lock = threading.Lock()
@@ -45,7 +49,7 @@ class Heartbeat:
     def stop(self) -> None:
         self._stopped = True
         self._wake.set()
-        self._thread.join(timeout=5)
+        self._thread.join(timeout=1)
         self._engine.dispose()
 
     @property

@@ -68,6 +68,7 @@ class Context:
     draft: Draft | None
     revision: int | None
     findings: Sequence[Finding]
+    approved: bool
     corpus: Any
     ledger: Any
     cancelled: Callable[[], bool]

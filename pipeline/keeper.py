@@ -158,6 +158,7 @@ class _Talk:
             "draft": wire.draft_out(claim.draft),
             "revision": claim.revision_id,
             "findings": [wire.finding_out(f) for f in claim.findings],
+            "approved": claim.approved,
         }
 
     def _look(self) -> None:

@@ -18,14 +18,24 @@ FLOOR = (BEGINNING, 0)
 class Rota:
     """What one worker knows of where work is.
 
-    ``ready``: prefixes that may have something due. ``floors``: where the last claim of each ended.
+    ``ready``: prefixes that may have something due. ``floors``: where the last claim of each ended. ``loners``:
+    prefixes with a job that runs by itself.
     """
 
     def __init__(self, stages: Stages) -> None:
         self._stages = stages
         self.ready: set[Key] = set()
         self.floors: dict[Key, tuple[datetime, int]] = {}
+        self.loners: list[Key] = []
         self._turn = 0
+
+    def loner(self, readable: Collection[int]) -> list[Prefix]:
+        """The prefix that has waited longest with a job which runs by itself, to ask for that one; or none."""
+        for key in self.loners:
+            if key[0] in readable and (key[1] in self._stages.pipeline or key[1] == ASSEMBLE):
+                self.loners.remove(key)  # the next look names it again
+                return [Prefix(*key, share=1, lease=self._lease(key[1]))]
+        return []
 
     def shares(self, room: int, readable: Collection[int]) -> list[Prefix]:
         """Which prefixes of the ``readable`` sites to ask, later stages first; shares sum to the room, sites take

@@ -136,6 +136,7 @@ def _context(holding: Holding, ledger: Ledger | AsyncLedger, corpus: Corpus | As
         draft=claim.draft,
         revision=claim.revision_id,
         findings=claim.findings,
+        approved=claim.approved,
         corpus=corpus,
         ledger=ledger,
         cancelled=holding.cancelled,

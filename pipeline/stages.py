@@ -49,7 +49,7 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A person must approve first."""
+    """A person must approve first; then the stage runs again, with ``ctx.approved``."""
 
     reason: str
 
@@ -177,6 +177,11 @@ class _Given(Protocol):
     @property
     def findings(self) -> Sequence[Finding]:
         """Those that sent the pass back, for the next round."""
+        ...
+
+    @property
+    def approved(self) -> bool:
+        """Whether a person approved this very draft after the stage answered ``Hold``."""
         ...
 
     def cancelled(self) -> bool:

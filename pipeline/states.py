@@ -4,8 +4,10 @@
 the suite checks every verb against every state.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import product
 
 
 class JobState(StrEnum):
@@ -48,16 +50,31 @@ class Guard(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One verb: the states that it leaves, those that it may reach, and its guard."""
+    """One verb: every ``(from, to)`` that it may write, and its guard."""
 
     verb: str
-    sources: frozenset[JobState]
-    targets: frozenset[JobState]
+    edges: frozenset[tuple[JobState, JobState]]
     guard: Guard
 
+    @property
+    def sources(self) -> frozenset[JobState]:
+        return frozenset(source for source, _ in self.edges)
 
-def _t(verb: str, sources: set[JobState], targets: set[JobState], guard: Guard) -> Transition:
-    return Transition(verb, frozenset(sources), frozenset(targets), guard)
+    @property
+    def targets(self) -> frozenset[JobState]:
+        return frozenset(target for _, target in self.edges)
+
+
+def _t(
+    verb: str,
+    sources: Collection[JobState],
+    targets: Collection[JobState],
+    guard: Guard,
+    *,
+    keeps: Collection[JobState] = (),
+) -> Transition:
+    """From each source to each target; those in ``keeps`` may stay what they are."""
+    return Transition(verb, frozenset({*product(sources, targets), *((s, s) for s in keeps)}), guard)
 
 
 # CANCELLED is a target of nearly every worker's verb: a cancel that was asked for lands there, whatever the outcome,
@@ -78,17 +95,13 @@ TRANSITIONS: dict[str, Transition] = {
         _t("repair", {S.RESERVED}, {S.REPAIR, S.CANCELLED}, Guard.TOKEN),
         _t("release", {S.RESERVED}, {S.PENDING, S.REPAIR, S.CANCELLED}, Guard.TOKEN),
         _t("reap", {S.RESERVED}, {S.PENDING, S.REPAIR, S.CANCELLED}, Guard.LEASE),
-        _t("cancel", {S.WAITING, S.PENDING, S.RESERVED}, {S.CANCELLED, S.RESERVED}, Guard.STATE),
+        _t("cancel", LIVE, {S.CANCELLED}, Guard.STATE, keeps={S.RESERVED}),  # asked to stop
+        _t("approve", {S.WAITING}, {S.WAITING, S.PENDING}, Guard.STATE),  # what is on hold
         _t("requeue", {S.FAILED, S.REPAIR, S.CANCELLED}, {S.WAITING, S.PENDING}, Guard.STATE),
         _t("retire", {S.WAITING, S.PENDING}, {S.WAITING, S.PENDING}, Guard.STATE),  # its stage; it moves on to the next
         _t("skip", {S.WAITING, S.PENDING, S.FAILED, S.REPAIR, S.CANCELLED}, {S.SKIPPED}, Guard.STATE),
-        _t("grant", {S.WAITING, S.PENDING, S.RESERVED}, {S.WAITING, S.PENDING, S.RESERVED}, Guard.STATE),  # attempts
-        _t(
-            "move",
-            {S.WAITING, S.PENDING, S.FAILED, S.REPAIR, S.CANCELLED},
-            {S.WAITING, S.PENDING, S.FAILED, S.REPAIR, S.CANCELLED},
-            Guard.GATE,
-        ),
+        _t("grant", (), (), Guard.STATE, keeps=LIVE),  # attempts
+        _t("move", {S.WAITING, S.PENDING}, {S.WAITING, S.PENDING}, Guard.GATE, keeps=HALTING),
     )
 }
 

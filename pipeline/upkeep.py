@@ -4,23 +4,56 @@ pending in a paused lane wait; engine room.
 Nobody is elected: every guard stands in the write, so any number may do this at once.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
+from typing import TypeVar
+
+from sqlalchemy.exc import DBAPIError
 
 from pipeline.build import Services
+from pipeline.db import reason, sqlstate
 from pipeline.holder import is_gone
-from pipeline.service.acknowledging import Settled
+from pipeline.service.acknowledging import Settled, both
+
+T = TypeVar("T")
+
+log = logging.getLogger("pipeline")
+
+QUIET = 60.0  # seconds between two lines about one thing
 
 
 def reap(services: Services, site_id: int | None = None) -> Settled:
-    """Take back reservations whose lease is over, and at once those of processes of this machine that are gone."""
-    found = services.work.expired(site_id)
-    over = [e for e in found if e.over]
-    gone = [e for e in found if not e.over and is_gone(e.holder)]
-    one = services.work.reap(over)
-    other = services.work.reap(gone, holder_is_gone=True)
-    return Settled({**one.fates, **other.fates}, {**one.outcomes, **other.outcomes}, one.ready | other.ready)
+    """Take back reservations whose lease is over, and at once those of processes of this machine that are gone.
+
+    One that cannot be written is told and left: it keeps nobody else.
+    """
+    settled = Settled()
+    for one in services.work.expired(site_id):
+        if one.over or is_gone(one.holder):
+            step = partial(services.work.reap, [one], holder_is_gone=not one.over)
+            settled = both(settled, guarded(f"job {one.job_id} cannot be taken back", step) or Settled())
+    return settled
+
+
+_told: dict[str, float] = {}
+
+
+def guarded(what: str, step: Callable[[], T]) -> T | None:
+    """Do a step of upkeep; when a row of it breaks a law of the database, that is told now and then, and all else goes
+    on."""
+    try:
+        return step()
+    except DBAPIError as error:
+        if (sqlstate(error) or "")[:2] not in ("22", "23", "54"):
+            raise
+        now = time.monotonic()
+        if now - _told.get(what, -QUIET) >= QUIET:
+            _told[what] = now
+            log.warning("%s: %s", what, reason(error))
+        return None
 
 
 class Upkeep:
@@ -36,13 +69,18 @@ class Upkeep:
     def due(self) -> bool:
         return time.monotonic() >= self._next
 
+    def hasten(self) -> None:
+        """Let it be due at once."""
+        self._next = 0.0
+
     def run(self) -> frozenset[tuple[int, str, int]]:
         """Do it; returns the prefixes that this made ready."""
         self._next = time.monotonic() + self._every
         ready: set[tuple[int, str, int]] = set()
         for site_id in self._site_ids():
             ready |= reap(self._services, site_id).ready
-            self._services.lanes.settle(site_id)
-            self._services.planning.move_on(site_id)
-            self.healed += self._services.work.heal(site_id)
+            guarded("a pause cannot be repeated", partial(self._services.lanes.settle, site_id))
+            move_on = partial(self._services.planning.move_on, site_id)
+            guarded("jobs of a retired stage cannot move on", move_on)
+            self.healed += guarded("turns cannot be given", partial(self._services.work.heal, site_id)) or 0
         return frozenset(ready)

@@ -159,6 +159,7 @@ class Claim:
     revision_id: int | None = None
     findings: tuple[Finding, ...] = ()
     input_hash: str = ""
+    approved: bool = False  # a person said yes to this very draft, at this stage
     begins: bool = False  # it stands at the first stage: what it reads now is what the pass is made from
     run_at: datetime | None = None
     priority: int = 2

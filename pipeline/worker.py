@@ -5,10 +5,12 @@ committed. Three connections: this loop's, the heartbeat's, and one that the sta
 """
 
 import logging
+import os
 import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.build import connect, services
-from pipeline.db import is_passing, make_engine, reason, refusal
+from pipeline.db import AT_WORK, is_passing, make_engine, reason, refusal
 from pipeline.errors import DatabaseError, PipelineError
 from pipeline.executors import Executors
 from pipeline.heartbeat import Heartbeat
@@ -27,14 +29,18 @@ from pipeline.project.site import Site, changed_at, load_site
 from pipeline.rota import Rota
 from pipeline.runner import Runner
 from pipeline.service.acknowledging import Ack, Fate, Verb
+from pipeline.service.work import Prefix
 from pipeline.settings import Settings
+from pipeline.sql.claim import Which
 from pipeline.upkeep import Upkeep
 from pipeline.views import Claim
 
 log = logging.getLogger("pipeline")
 
 MISSES = 5  # flushes behind a busy gate before it is waited for
+LONELY = 30.0  # seconds after which full hands are emptied for a job that runs by itself
 LOOK_AGAIN = 1.0  # seconds between two looks for prefixes, and for what lies before a floor
+LAST_WORDS = 3.0  # seconds beyond the grace period in which jobs are given back
 
 
 @dataclass(slots=True)
@@ -68,6 +74,8 @@ class Worker:
         self._sites: dict[int, Site] = {}
         self._stamps: dict[int, int] = {}
         self._site_ids: list[int] = []
+        self._alone = False  # what is in hand runs by itself
+        self._waited_since = time.monotonic()  # with full hands, for something that wants to run by itself
         self._well = True
         self._idle = 0.0
         self.finished = 0
@@ -75,7 +83,7 @@ class Worker:
 
     def run(self) -> None:
         """Work until stopped. Raises DatabaseError when the server cannot be used at the start."""
-        with connect(self._url, self._settings, name="pipeline worker", connections=1) as mine:
+        with connect(self._url, self._settings, name="pipeline worker", connections=1, patience=AT_WORK) as mine:
             shared = make_engine(
                 self._url,
                 schema=self._settings.db_schema,
@@ -93,6 +101,8 @@ class Worker:
                 while not self.stop.is_set():
                     self._guarded(self._step)
                 self._wind_down()
+                with suppress(SQLAlchemyError):  # for human eyes; what stays is forgotten after an hour
+                    mine.roster.leave(self._name)
             finally:
                 self._executors.close()
                 self._heartbeat.stop()
@@ -111,6 +121,9 @@ class Worker:
             if self._well:
                 log.warning("the database is away, work stands still: %s", reason(error))
                 self._well, self._idle = False, 0.1
+            # What failed may have been a write, and a step that has nothing to write proves nothing: upkeep has.
+            self._looked_at = float("-inf")
+            self._upkeep.hasten()
             self._pause(self._idle)
             self._idle = min(self._idle * 2, 30.0)
         else:
@@ -138,7 +151,7 @@ class Worker:
         self._collect(0.25 if self._held and not self._has_room() else self._idle)
 
     def _has_room(self) -> bool:
-        return len(self._held) < self._settings.concurrency
+        return len(self._held) < self._settings.concurrency and not self._alone
 
     def _look(self) -> None:
         """Now and then: which prefixes have work, what others left, and forget the floors."""
@@ -150,8 +163,12 @@ class Worker:
         if self._only is not None and site_id is None:
             return
         if self._upkeep.due():
+            self._services.roster.see(self._name, os.getpid(), self._only, self._stages.leases())
             self._rota.ready |= self._upkeep.run()
         self._rota.ready |= set(self._services.work.prefixes(site_id))
+        self._rota.loners = self._services.work.loners(site_id)
+        if not self._rota.loners or not self._held:
+            self._waited_since = time.monotonic()
         self._rota.floors.clear()
 
     def _known_sites(self) -> list[int]:
@@ -175,13 +192,24 @@ class Worker:
         return self._site_ids
 
     def _claim(self) -> bool:
+        """Reserve what there is room for. Who was lost with its worker again and again may be what kills: it is taken
+        when nothing else is in hand, and nothing beside it."""
+        if not self._held:
+            self._alone = self._take_up(self._rota.loner(self._sites), Which.ALONE)
+            if self._alone:
+                return True
+        if self._alone or time.monotonic() - self._waited_since > LONELY:
+            return False
         room = self._settings.concurrency - len(self._held)
-        prefixes = self._rota.shares(room, self._sites)
+        return self._take_up(self._rota.shares(room, self._sites), Which.TOGETHER)
+
+    def _take_up(self, prefixes: list[Prefix], which: Which) -> bool:
         if not prefixes:
             return False
         asked_at = now()
-        claims = self._services.work.claim(prefixes, self._name)
-        self._rota.took(prefixes, claims)
+        claims = self._services.work.claim(prefixes, self._name, which)
+        if which is Which.TOGETHER:
+            self._rota.took(prefixes, claims)
         holdings = [self._holding(c, asked_at) for c in claims]
         self._heartbeat.hold(holdings)
         for holding in holdings:
@@ -273,11 +301,13 @@ class Worker:
         rest = [h for f, h in self._held.items() if f not in self._unsaid]
         for holding in rest:
             self._unsaid[holding.claim.fence] = _Pending(Ack(holding.claim, Verb.RELEASE, error="the worker stopped"))
-        until = max(give_up, time.monotonic() + 5)
+        until = give_up + LAST_WORDS
         while self._unsaid and time.monotonic() < until:
             self._try_for(until, self._flush)
-        if rest:
-            log.info("gave back %d job(s)", len(rest))
+        if given := sum(h.claim.fence not in self._unsaid for h in rest):
+            log.info("gave back %d job(s)", given)
+        if self._unsaid:
+            raise DatabaseError(f"{len(self._unsaid)} job(s) could not be given back; other workers take them over")
 
     def _try_for(self, until: float, step: Callable[[], None]) -> None:
         try:

@@ -30,9 +30,10 @@ FLOORS = [
         "worker",
         "child",
         "crew",
+        "remarks",
         "run",
     },
-    {"cli", "web", "testing"},
+    {"cli", "web", "testing", "inside"},
 ]
 BESIDE = {"content"}  # what the ready-made stages use: stands on the ground, knows no queue
 HEIGHT = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms} | dict.fromkeys(BESIDE, 1)

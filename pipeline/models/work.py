@@ -141,6 +141,8 @@ class Topic(Base):
         CheckConstraint("octet_length(path) <= 1000", name="path"),
         CheckConstraint("position > 0", name="position"),
         CheckConstraint("pass >= 1", name="pass"),
+        # Prune: topics that were made again.
+        Index("ix_topics_again", "site_id", "id", postgresql_where=text("pass > 1")),
     )
 
     id: Mapped[identity]
@@ -214,6 +216,16 @@ class Job(Base):
             "id",
             postgresql_where=text("state = 'pending'"),
         ),
+        # The claim of what runs by itself.
+        Index(
+            "ix_jobs_alone",
+            "site_id",
+            "stage",
+            "priority",
+            "run_at",
+            "id",
+            postgresql_where=text("state = 'pending' AND alone"),
+        ),
         # Promote: who waits at this gate, by position.
         Index("ix_jobs_waiting", "gate_id", "position", postgresql_where=text("state = 'waiting'")),
         # Reap; the lease itself is in no index.
@@ -223,6 +235,8 @@ class Job(Base):
         # The blocker of a strict gate and the move of passed; the history of a topic.
         Index("ix_jobs_lane_position", "lane_id", "position"),
         Index("ix_jobs_topic", "topic_id", "pass"),
+        # Prune: a site's own jobs.
+        Index("ix_jobs_assemblies", "site_id", "id", postgresql_where=text("topic_id IS NULL")),
         {"postgresql_with": {"fillfactor": "80"}},
     )
 
@@ -238,6 +252,7 @@ class Job(Base):
     cleared: Mapped[int] = mapped_column(Integer, server_default="-1")
     state: Mapped[str]
     hold: Mapped[str | None]
+    approved: Mapped[str | None]  # the hash of the draft that a person approved; empty when there was none
     priority: Mapped[int] = mapped_column(SmallInteger, server_default="2")
     release_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
     retry_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
@@ -249,6 +264,8 @@ class Job(Base):
     max_attempts: Mapped[int] = mapped_column(Integer)
     given_back: Mapped[int] = mapped_column(Integer, server_default="0")
     snoozed: Mapped[int] = mapped_column(Integer, server_default="0")
+    # Lost with its worker again and again: it may be what kills it, and runs by itself.
+    alone: Mapped[bool] = mapped_column(Boolean, server_default=text("false"))
     token: Mapped[UUID | None] = mapped_column(PgUuid(as_uuid=True))
     fence: Mapped[int | None] = mapped_column(BigInteger)
     reserved_by: Mapped[str | None]

@@ -4,7 +4,7 @@ Pausing takes the turn from what is pending, under the lane's row and all its ga
 rows. What is reserved finishes. Each is noted in events with actor and reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -49,6 +49,8 @@ class LaneLine:
     waiting: int
     head: Head | None  # None: nothing owes a strict gate its turn
     paused: Pause | None
+    on_failed: str  # "halt" or "skip"
+    overrides: Mapping[str, Mapping[str, Any]]  # by stage, what it has otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,4 +147,4 @@ def _line(row: Any) -> LaneLine:
         head = Head(row.head_position, row.head_slug, row.head_stage, row.head_state, row.head_job)
     if row.paused_at is not None:
         pause = Pause(row.paused_at, row.paused_by, row.paused_reason)
-    return LaneLine(row.name, row.state, row.topics, row.live, row.waiting, head, pause)
+    return LaneLine(row.name, row.state, row.topics, row.live, row.waiting, head, pause, row.on_failed, row.overrides)

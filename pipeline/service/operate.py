@@ -1,4 +1,7 @@
-"""An operator's verbs on jobs: cancel, requeue, skip, grant; floor 2. Each is noted in events with actor and reason."""
+"""An operator's verbs on jobs: cancel, requeue, approve, skip, grant; floor 2.
+
+Each is noted in events with actor and reason.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -87,6 +90,11 @@ class Operate(Service):
         """Put failed, repair and cancelled jobs back to work where they stood, or at ``stage``, with ``grant``
         attempts more."""
         verb = _Verb("requeue", "requeued", operate.requeue(self._clock), enters=True, stage=stage, grant=grant)
+        return self._do(verb, jobs, actor, reason, dry_run)
+
+    def approve(self, jobs: Jobs, *, actor: str, reason: str = "", dry_run: bool = False) -> list[Moved]:
+        """Let jobs go that are held for a person, each at its place: their stage runs again, and is told."""
+        verb = _Verb("approve", "approved", operate.approve(self._clock), enters=True)
         return self._do(verb, jobs, actor, reason, dry_run)
 
     def skip(
@@ -194,6 +202,8 @@ class Operate(Service):
             }
             hint = hints.get((verb.name, row.state), "")
             raise Refused(f"job {missing} is {row.state}; only {allowed} can be {verb.past}{hint}")
+        if verb.name == "approve":
+            raise Refused(f"job {missing} waits for its turn, not for a person; see why: pipeline explain")
         if verb.name == "requeue" and verb.stage is not None:
             raise Refused(f"job {missing}: site {row.site} has no stage {verb.stage!r}")
         if verb.name == "requeue" and row.error_class == "rejected":

@@ -194,18 +194,18 @@ class Order(Service):
 
         self._write(body)
 
-    def pause(self, site_id: int, name: str, *, actor: str, reason: str = "") -> None:
+    def pause(self, site_id: int, name: str, *, actor: str, reason: str = "", dry_run: bool = False) -> None:
         """Let nothing be claimed at a stage any more; what runs finishes, and all places are kept. Raises NotFound and
         Refused."""
-        self._turn_stage(site_id, name, "pause", StageState.ACTIVE, StageState.PAUSED, actor, reason)
+        self._turn_stage(site_id, name, StageState.PAUSED, actor, reason, dry_run)
 
-    def resume(self, site_id: int, name: str, *, actor: str, reason: str = "") -> None:
+    def resume(self, site_id: int, name: str, *, actor: str, reason: str = "", dry_run: bool = False) -> None:
         """Let a paused stage go on."""
-        self._turn_stage(site_id, name, "resume", StageState.PAUSED, StageState.ACTIVE, actor, reason)
+        self._turn_stage(site_id, name, StageState.ACTIVE, actor, reason, dry_run)
 
-    def _turn_stage(
-        self, site_id: int, name: str, verb: str, before: StageState, after: StageState, actor: str, reason: str
-    ) -> None:
+    def _turn_stage(self, site_id: int, name: str, after: StageState, actor: str, reason: str, dry_run: bool) -> None:
+        before, verb = (StageState.ACTIVE, "pause") if after is StageState.PAUSED else (StageState.PAUSED, "resume")
+
         def body(connection: Connection) -> None:
             connection.execute(order.lock(), bound(site_id=site_id)).one()
             state = _named(_rows(connection, site_id), name).state
@@ -213,7 +213,7 @@ class Order(Service):
                 raise Refused(f"stage {name!r} is {state}{' already' if state is after else ''}")
             self._set(connection, site_id, name, after, verb, actor, reason)
 
-        self._write(body)
+        self._write(body, dry_run=dry_run)
 
     def _set(
         self, connection: Connection, site_id: int, name: str, state: StageState, verb: str, actor: str, reason: str

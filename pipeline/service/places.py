@@ -6,7 +6,7 @@ promise. Lanes come first, then all of their gates, then the passes of the stret
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlalchemy import Connection
 
@@ -69,9 +69,11 @@ class Places(Service):
                 else mate.position + (mate.position < row.position)
             )
             if to != row.position:
-                self._turn(connection, gates, row, to)
+                state = self._turn(connection, gates, row, to)
+                if state == JobState.RESERVED:
+                    _refuse_running(row, slug)
                 said = {"position": row.position, "to": to}
-                self._note(connection, row, actor, reason, said, [g.id for g in gates])
+                self._note(connection, row, state, actor, reason, said, [g.id for g in gates])
             return Moved(slug, Place(row.lane, row.position), Place(row.lane, to))
 
         return self._write(body, dry_run=dry_run)
@@ -96,18 +98,16 @@ class Places(Service):
             _refuse_over(row, slug)
             at = bound(topic_id=row.id, lane_id=target.id)
             states = {r.id: r.state for r in connection.execute(places.lock_passes(), at)}
-            if states.get(row.job_id) == JobState.RESERVED:
-                raise Refused(
-                    f"topic {slug!r} is running: job {row.job_id} at {row.stage}; move it when it has ended, or"
-                    f" stop it: pipeline jobs cancel {row.job_id}"
-                )
+            state = states.get(row.job_id)
+            if state == JobState.RESERVED:
+                _refuse_running(row, slug)
             connection.execute(places.change_lane(), at)
             connection.execute(places.count_up(), at)
             connection.execute(places.change_lane_of_passes(self._clock), at)
             connection.execute(places.placed(self._clock), at)
             place = Place(lane, target.next_position)
             said = {"lane": row.lane, "position": row.position, "to_lane": lane, "to": place.position}
-            self._note(connection, row, actor, reason, said, [g.id for g in gates])
+            self._note(connection, row, state, actor, reason, said, [g.id for g in gates])
             return Moved(slug, Place(row.lane, row.position), place)
 
         return self._write(body, dry_run=dry_run)
@@ -128,9 +128,9 @@ class Places(Service):
             locked = [g.id for g in gates]
             self._append(connection, site_id, topic, locked)
             row = self._topic(connection, site_id, topic.slug)
-            self._turn(connection, gates, row, mate.position)
+            state = self._turn(connection, gates, row, mate.position)
             said = {"position": mate.position, "new": True}
-            self._note(connection, row, actor, reason, said, locked)
+            self._note(connection, row, state, actor, reason, said, locked)
             return Moved(topic.slug, None, Place(topic.lane, mate.position))
 
         return self._write(body, dry_run=dry_run)
@@ -149,8 +149,11 @@ class Places(Service):
         wanted = {"ids": rows([{"id": added.id}]), "gates": list(locked)}
         connection.execute(plan.add_jobs(self._clock), {**at_site, **wanted})
 
-    def _turn(self, connection: Connection, gates: Sequence[Any], row: Any, to: int) -> None:
-        """Bring the topic of ``row`` to position ``to`` of its lane; all between make room."""
+    def _turn(self, connection: Connection, gates: Sequence[Any], row: Any, to: int) -> str | None:
+        """Bring the topic of ``row`` to position ``to`` of its lane; all between make room.
+
+        Returns the state that its pass had, read under the lock: a claim may have been faster.
+        """
         first, last = sorted((row.position, to))
         for gate in gates:
             if gate.width == 1 and gate.passed >= first:
@@ -160,6 +163,7 @@ class Places(Service):
                 )
         at = bound(lane_id=row.lane_id, first=first, last=last, back=1 if to < row.position else -1)
         connection.execute(places.lock_stretch(), at).all()
+        states = {r.id: r.state for r in connection.execute(places.lock_passes(), bound(topic_id=row.id))}
         connection.execute(places.demote(), at)
         if (busy := connection.execute(places.running(), at).one_or_none()) is not None:
             raise Refused(
@@ -169,13 +173,21 @@ class Places(Service):
         connection.execute(places.turn_jobs(), at)
         connection.execute(places.turn_topics(), at)
         connection.execute(places.placed(self._clock), bound(topic_id=row.id))
+        return states.get(row.job_id)
 
     def _note(
-        self, connection: Connection, row: Any, actor: str, reason: str, details: dict[str, Any], locked: Sequence[int]
+        self,
+        connection: Connection,
+        row: Any,
+        state: str | None,
+        actor: str,
+        reason: str,
+        details: dict[str, Any],
+        locked: Sequence[int],
     ) -> None:
         """Give turns by the new order, and note who made it."""
         self._give_turns(connection, locked)
-        said = {"actor": clean(actor, 200), "reason": clean(reason), "details": details, "before": row.state}
+        said = {"actor": clean(actor, 200), "reason": clean(reason), "details": details, "before": state}
         connection.execute(places.note(), bound(topic_id=row.id, **said)).all()
 
     def _topic(self, connection: Connection, site_id: int, slug: str) -> Any:
@@ -190,6 +202,13 @@ class Places(Service):
         if row.lane != lane:
             raise Refused(f"topic {slug!r} is in lane {row.lane!r}, not in {lane!r}; see: pipeline topics list")
         return row
+
+
+def _refuse_running(row: Any, slug: str) -> NoReturn:
+    raise Refused(
+        f"topic {slug!r} is running: job {row.job_id} at {row.stage}; move it when it has ended, or stop it:"
+        f" pipeline jobs cancel {row.job_id}"
+    )
 
 
 def _refuse_over(row: Any, slug: str) -> None:

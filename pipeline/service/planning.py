@@ -20,13 +20,13 @@ __all__ = ["GAP", "Planning", "StageSpec"]
 class Planning(Order):
     """What makes work."""
 
-    def plan(self, site_id: int, topics: Sequence[TopicRow]) -> Planned:
+    def plan(self, site_id: int, topics: Sequence[TopicRow], *, dry_run: bool = False) -> Planned:
         """Make every topic of the file exist with an up-to-date pass, all or nothing.
 
         New topics go to the end of their lanes, in the file's order. A changed one gets a new pass, once its current
         one has ended. Raises ProjectError when a topic's lane or path is another than before.
         """
-        return self._write(lambda connection: self._plan(connection, site_id, topics))
+        return self._write(lambda connection: self._plan(connection, site_id, topics), dry_run=dry_run)
 
     def _plan(self, connection: Connection, site_id: int, topics: Sequence[TopicRow]) -> Planned:
         at_site = bound(site_id=site_id)

@@ -62,13 +62,13 @@ class Sites(Service):
                 for row in connection.execute(sites.listing())
             ]  # fmt: skip
 
-    def pause(self, site_id: int, *, actor: str, reason: str = "") -> Turned:
+    def pause(self, site_id: int, *, actor: str, reason: str = "", dry_run: bool = False) -> Turned:
         """Let nothing of a site be claimed any more; what is reserved finishes. Raises Refused when it is paused."""
-        return self._write(lambda cn: self._turn(cn, site_id, actor, reason, paused=True))
+        return self._write(lambda cn: self._turn(cn, site_id, actor, reason, paused=True), dry_run=dry_run)
 
-    def resume(self, site_id: int, *, actor: str, reason: str = "") -> Turned:
+    def resume(self, site_id: int, *, actor: str, reason: str = "", dry_run: bool = False) -> Turned:
         """Let a paused site go on."""
-        return self._write(lambda cn: self._turn(cn, site_id, actor, reason, paused=False))
+        return self._write(lambda cn: self._turn(cn, site_id, actor, reason, paused=False), dry_run=dry_run)
 
     def _turn(self, connection: Connection, site_id: int, actor: str, reason: str, *, paused: bool) -> Turned:
         at = bound(site_id=site_id)

@@ -7,13 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, insert
 
 from pipeline.service.acknowledging import EXPIRED, Acknowledging, Fate, Settled, both
+from pipeline.service.order import UPKEEP
 from pipeline.sql import claim, content, gates, plan, transitions
 from pipeline.sql.batch import bound
+from pipeline.sql.claim import Which
+from pipeline.sql.tables import events
 from pipeline.sql.transitions import Reach
-from pipeline.states import ASSEMBLE
+from pipeline.states import ASSEMBLE, JobState
 from pipeline.views import Claim, Draft, Finding, Severity, TopicView
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,7 +55,14 @@ class Work(Acknowledging):
             found = connection.execute(statement, bound(site_id=site_id))
             return [(row.site_id, row.stage, row.priority) for row in found]
 
-    def claim(self, prefixes: Sequence[Prefix], worker: str) -> list[Claim]:
+    def loners(self, site_id: int | None = None) -> list[tuple[int, str, int]]:
+        """The ``(site_id, stage, priority)`` that have a due job which runs by itself, the longest due first."""
+        statement = claim.loners(self._clock, one_site=site_id is not None)
+        with self._reading() as connection:
+            found = connection.execute(statement, bound(site_id=site_id))
+            return [(row.site_id, row.stage, row.priority) for row in found]
+
+    def claim(self, prefixes: Sequence[Prefix], worker: str, which: Which = Which.ALL) -> list[Claim]:
         """Reserve due jobs, at most ``share`` of each prefix, in one statement; the attempt is charged."""
         if not prefixes:
             return []
@@ -65,7 +75,7 @@ class Work(Acknowledging):
         values = {"prefixes": asked, **bound(token=token, worker=worker)}
 
         def body(connection: Connection) -> tuple[Sequence[Any], dict[int, list[Finding]]]:
-            found = connection.execute(claim.claim(self._clock), values).all()
+            found = connection.execute(claim.claim(self._clock, which), values).all()
             rejected = [row.topic_id for row in found if row.round > 0]
             return found, self._findings(connection, rejected)
 
@@ -128,11 +138,21 @@ class Work(Acknowledging):
 
     def heal(self, site_id: int) -> int:
         """Promote what could be promoted and was not; returns how many. Above 0 only after plans in callers' own
-        transactions, which take no gate."""
+        transactions, which take no gate; so each is noted as an event, and the doctor tells of them."""
 
         def body(connection: Connection) -> int:
             wanted = list(connection.execute(gates.ready(), bound(site_id=site_id)).scalars())
-            return len(self._give_turns(connection, self._lock_gates(connection, wanted, wait=False)))
+            turns = self._give_turns(connection, self._lock_gates(connection, wanted, wait=False))
+            if turns:
+                said = {
+                    "verb": "promote",
+                    "actor": UPKEEP,
+                    "from_state": JobState.WAITING,
+                    "to_state": JobState.PENDING,
+                }
+                noted = [{**said, "site_id": row.site_id, "job_id": row.id} for row in turns]
+                connection.execute(insert(events), noted)
+            return len(turns)
 
         return self._write(body)
 
@@ -173,6 +193,7 @@ def _claim(row: Any, token: UUID, findings: tuple[Finding, ...]) -> Claim:
         findings=findings,
         input_hash=row.input_hash or "",
         begins=row.begins,
+        approved=bool(row.approved),
         run_at=row.run_at,
         priority=row.priority,
     )

@@ -5,6 +5,7 @@ grows with none of them. Predicates use ``statement_timestamp()``: ``clock_times
 index condition (measured: 751 ms against 0.26 ms). Stored times use ``clock_timestamp()``.
 """
 
+from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -43,9 +44,19 @@ from pipeline.states import JobState as S
 MOMENT = DateTime(timezone=True)
 
 
+class Which(StrEnum):
+    """Which of the due jobs a claim takes."""
+
+    ALL = "all"
+    TOGETHER = "together"
+    ALONE = "alone"  # lost with their workers again and again: with nothing else in the same hands
+
+
 @cache
-def claim(clock: Clock) -> Select[Any]:
+def claim(clock: Clock, which: Which) -> Select[Any]:
     """Reserve the first due jobs of each prefix; returns one row a job, with its topic and current revision.
+
+    ``which``: all; or only those that may run together with others; or only those that run by themselves.
 
     Binds ``prefixes`` (n, site_id, stage, priority, share, lease_seconds, floor_at, floor_id), ``token`` and
     ``worker``. At most ``share`` jobs of a prefix, from its floor on: the worker's last ``(run_at, id)``, so that dead
@@ -76,6 +87,7 @@ def claim(clock: Clock) -> Select[Any]:
             tuple_(j.c.run_at, j.c.id) > tuple_(p.c.floor_at, p.c.floor_id),
             or_(j.c.run_until.is_(None), j.c.run_until > now),
             j.c.attempts < j.c.max_attempts,
+            *{Which.ALL: (), Which.TOGETHER: (~j.c.alone,), Which.ALONE: (j.c.alone,)}[which],
             ~exists().where(lanes.c.id == j.c.lane_id, lanes.c.state != word("active")),
             *_open(p),
         )
@@ -130,6 +142,7 @@ def claim(clock: Clock) -> Select[Any]:
             claimed.c.max_attempts,
             claimed.c.slot,
             claimed.c.lease_seconds,
+            (claimed.c.approved == func.coalesce(revisions.c.content_hash, "")).label("approved"),
             cast(override(lanes, claimed.c.stage, "deadline_seconds"), Float).label("deadline_seconds"),
             claimed.c["pass"].label("number"),
             claimed.c.round,
@@ -191,6 +204,20 @@ def prefixes(clock: Clock, *, one_site: bool) -> Select[int, str, int]:
         select(walk.c.site_id, walk.c.stage, walk.c.priority)
         .where(due, *_open(walk))
         .order_by(walk.c.site_id, walk.c.stage, walk.c.priority)
+    )
+
+
+@cache
+def loners(clock: Clock, *, one_site: bool) -> Select[int, str, int]:
+    """The ``(site_id, stage, priority)`` that have a due job which runs by itself; there are few, or none."""
+    where = [jobs.c.state == word(S.PENDING), jobs.c.alone, jobs.c.run_at <= clock.statement()]
+    if one_site:
+        where.append(jobs.c.site_id == bindparam("p_site_id", type_=BigInteger))
+    return (
+        select(jobs.c.site_id, jobs.c.stage, jobs.c.priority)
+        .where(*where, *_open(jobs))
+        .group_by(jobs.c.site_id, jobs.c.stage, jobs.c.priority)
+        .order_by(func.min(jobs.c.run_at))
     )
 
 

@@ -163,6 +163,7 @@ def end(
     ``origin`` is ``job`` with what was joined to it. A cancel that was asked for wins, except over done. Returns
     ``(id, state, stage, site_id, priority, fence, topic_id, left_stage)`` of the rows written.
     """
+    new.setdefault("alone", false())  # it ended, and its worker lives
     label = outcome if isinstance(outcome, ColumnElement) else word(outcome)
     decided = (
         select(

@@ -169,6 +169,8 @@ def listing() -> Select[Any]:
         select(
             lanes.c.name,
             lanes.c.state,
+            lanes.c.on_failed,
+            lanes.c.overrides,
             func.coalesce(planned.c.topics, 0).label("topics"),
             func.coalesce(live.c.live, 0).label("live"),
             func.coalesce(waiting.c.waiting, 0).label("waiting"),

@@ -1,4 +1,4 @@
-"""What an operator does to jobs: cancel, requeue, skip, grant; floor 1.
+"""What an operator does to jobs: cancel, requeue, approve, skip, grant; floor 1.
 
 Candidates are read without locks, gates are locked in id order, then the write repeats the whole guard. Each write
 notes an event with the state that it left.
@@ -36,7 +36,7 @@ from sqlalchemy.sql.selectable import CTE
 from pipeline.clock import Clock
 from pipeline.sql.batch import GATES, ONE, word
 from pipeline.sql.ending import NO_GATE, NOBODY, arrive
-from pipeline.sql.tables import attempts, events, gates, jobs, lanes, stages
+from pipeline.sql.tables import attempts, events, gates, jobs, lanes, revisions, stages, topics
 from pipeline.states import ASSEMBLE, FINAL, ROUNDS, TRANSITIONS, JobState as S
 
 IDS = func.any(bindparam("p_ids"))
@@ -95,7 +95,7 @@ def picked(job: FromClause) -> list[ColumnElement[bool]]:
 
 @cache
 def candidates() -> Select[int]:
-    """Ids of a site's unfinished jobs in ``sources`` that the filter picks, read without locks. Walks what is unfinished."""
+    """Ids of a site's jobs in ``sources`` that the filter picks, read without locks. Walks what is unfinished."""
     return (
         select(jobs.c.id)
         .where(
@@ -273,6 +273,7 @@ def requeue(clock: Clock) -> Select[Any]:
         where=and_(at.allowed, known, has_round),
         state=at.state,
         stage=case((assembly, job.c.stage), else_=target.c.name),
+        approved=case((fresh, null()), else_=job.c.approved),
         gate_id=at.gate_id,
         slot=null(),
         round=round_,
@@ -282,7 +283,33 @@ def requeue(clock: Clock) -> Select[Any]:
         retry_at=null(),
         run_at=func.greatest(job.c.release_at, clock.stored()),
         cancel_requested=false(),
+        alone=false(),
         error_class=null(),
+    )
+
+
+@cache
+def approve(clock: Clock) -> Select[Any]:
+    """Let go what was held for a person, at its place; it is approved with the draft that it has now."""
+    job, gate = _chosen("approve"), gates.alias("gate")
+    at = arrive(gate, job.c.position, job.c.cleared)
+    draft = (
+        select(revisions.c.content_hash)
+        .select_from(topics.join(revisions, revisions.c.id == topics.c.revision_id))
+        .where(topics.c.id == job.c.topic_id)
+        .correlate(job)
+        .scalar_subquery()
+    )
+    return _act(
+        "approve",
+        job,
+        origin=job.outerjoin(gate, and_(gate.c.lane_id == job.c.lane_id, gate.c.stage == job.c.stage)),
+        where=and_(at.allowed, job.c.hold.is_not(None)),
+        state=at.state,
+        hold=null(),
+        approved=func.coalesce(draft, literal_column("''", Text)),
+        gate_id=at.gate_id,
+        run_at=func.greatest(job.c.release_at, clock.stored()),
     )
 
 

@@ -126,7 +126,7 @@ def known_stages() -> Select[Any]:
 
 @cache
 def known_topics() -> Select[Any]:
-    """What is planned already: ``(slug, id, path, lane, position, input_hash, made_from, busy)``.
+    """What is planned already: ``(slug, id, site, path, lane, position, input_hash, made_from, busy)``.
 
     ``busy``: its newest pass is unfinished.
     """
@@ -135,6 +135,7 @@ def known_topics() -> Select[Any]:
         select(
             topics.c.slug,
             topics.c.id,
+            sites.c.slug.label("site"),
             topics.c.path,
             lanes.c.name.label("lane"),
             topics.c.position,
@@ -142,7 +143,7 @@ def known_topics() -> Select[Any]:
             topics.c.made_from,
             unfinished.label("busy"),
         )
-        .select_from(topics.join(lanes, lanes.c.id == topics.c.lane_id))
+        .select_from(topics.join(lanes, lanes.c.id == topics.c.lane_id).join(sites, sites.c.id == topics.c.site_id))
         .where(topics.c.site_id == SITE)
     )
 

@@ -31,6 +31,7 @@ def listing() -> Select[Any]:
             events.c.lane_id.is_(None),
             events.c.job_id.is_(None),
             events.c.verb == word("pause"),
+            ~events.c.details.has_key("stage"),  # a stage's pause is noted with its name
             sites.c.state == word("paused"),
         )
         .order_by(events.c.id.desc())

@@ -143,6 +143,7 @@ def move_on(clock: Clock) -> Select[Any]:
         "state": case((job.c.hold.is_not(None), word(S.WAITING)), else_=at.state),
         "gate_id": at.gate_id,
         "slot": null(),
+        "approved": null(),
         "attempts": ZERO,
         "max_attempts": permitted(job, following),
         "given_back": ZERO,

@@ -35,6 +35,8 @@ from pipeline.states import JobState as S
 
 ZERO = literal_column("0", Integer)
 HIGHEST = literal_column("2147483647", Integer)
+TOGETHER = literal_column("2", Integer)
+"""After so many attempts, the last of which took its worker down, a job may be what kills: it runs by itself then."""
 
 
 @cache
@@ -61,6 +63,7 @@ def advance(clock: Clock) -> Select[Any]:
         max_attempts=case((last, job.c.max_attempts), else_=permitted(job, following)),
         given_back=case((last, job.c.given_back), else_=ZERO),
         snoozed=case((last, job.c.snoozed), else_=ZERO),
+        approved=null(),
         gate_id=case((last, null()), else_=at.gate_id),
         slot=null(),
         retry_at=null(),
@@ -102,11 +105,12 @@ def reject(clock: Clock) -> Select[Any]:
         max_attempts=case((over, job.c.max_attempts), else_=permitted(job, target)),
         given_back=case((over, job.c.given_back), else_=ZERO),
         snoozed=case((over, job.c.snoozed), else_=ZERO),
+        approved=null(),
         gate_id=case((over, null()), else_=at.gate_id),
         slot=null(),
         retry_at=null(),
         run_at=func.greatest(job.c.release_at, clock.stored()),
-        error_class=word("rejected"),
+        error_class=case((over, word("rejected"))),  # no round is left: the same draft would fail again
     )
 
 
@@ -231,6 +235,7 @@ def release(clock: Clock) -> Select[Any]:
         clock,
         outcome="released",
         charged=~free,
+        alone=job.c.alone,  # that it was given back says nothing of it
         given_back=case((free, job.c.given_back + ONE), else_=job.c.given_back),
         **_back(job, clock, given=case((free, ONE), else_=ZERO)),
     )
@@ -243,7 +248,8 @@ def reap(clock: Clock, *, holder_is_gone: bool) -> Select[Any]:
     The lease is judged when the row is locked: a renewal that commits before keeps the job.
     """
     job = held(said(), expired_by=None if holder_is_gone else clock.stored(), skip_locked=True)
-    return end(job, clock, outcome="expired", **_back(job, clock, given=ZERO))
+    alone = job.c.attempts >= func.least(TOGETHER, job.c.max_attempts - ONE)
+    return end(job, clock, outcome="expired", alone=alone, **_back(job, clock, given=ZERO))
 
 
 @cache

@@ -138,6 +138,7 @@ class Context:
         draft: Draft | None = None,
         revision: int | None = None,
         findings: Sequence[Finding] = (),
+        approved: bool = False,
         pages: Iterable[PageCard] = (),
         live: Iterable[LivePage] = (),
         ledger: MemoryLedger | None = None,
@@ -149,6 +150,7 @@ class Context:
         self.draft = draft
         self.revision = 1 if revision is None and draft is not None else revision
         self.findings = tuple(findings)
+        self.approved = approved
         self.fence = fence
         self.attempt = attempt
         self.deadline = deadline

@@ -11,7 +11,7 @@ from pipeline.errors import NotFound
 from pipeline.project.loading import Stages
 from pipeline.project.site import Site, load_site, sites
 from pipeline.project.topics import load_topics
-from pipeline.run import hashed, specs
+from pipeline.run import fingerprints, hashed, specs
 from pipeline.testing.draining import Drained, drain
 from pipeline.views import Planned
 
@@ -34,7 +34,7 @@ class ProjectCopy:
         """Bring the topics file into the database, as ``pipeline run`` does at its start."""
         site = self.site
         topics = hashed(site, self.stages, load_topics(site))
-        site_id = self.services.planning.register(site, specs(self.stages))
+        site_id = self.services.planning.register(site, specs(self.stages), fingerprints(site, self.stages, topics))
         return self.services.planning.plan(site_id, topics)
 
     def drain(self, *, timeout: float = 60) -> Drained:

@@ -58,6 +58,11 @@ class Stop:
     def go(self) -> None:
         self._go.set()
 
+    @property
+    def stands(self) -> bool:
+        """The actor is here, and was not told to go on."""
+        return self._reached.is_set() and not self._go.is_set()
+
 
 class Act(Generic[T]):
     """Something that an actor does in a thread of its own."""
@@ -97,6 +102,12 @@ class Act(Generic[T]):
         raise Missed(f"{self._thread.name} ended well: {answer!r}")
 
 
+@cache
+def _worded(statement: Executable | None) -> str:
+    """How a stop is told; to compile a statement takes longer than to run it."""
+    return "commit" if statement is None else " ".join(str(statement).split())[:60]
+
+
 @dataclass(slots=True)
 class _Watch:
     when: str
@@ -126,10 +137,14 @@ class Actor:
         return self._watch(BEFORE, None, nth)
 
     def _watch(self, when: str, statement: Executable | None, nth: int) -> Stop:
-        what = "commit" if statement is None else " ".join(str(statement).split())[:60]
-        stop = Stop(f"{when} {what!r} of {self.name}", nth)
+        stop = Stop(f"{when} {_worded(statement)!r} of {self.name}", nth)
         self._watches.append(_Watch(when, statement, stop))
         return stop
+
+    def anew(self) -> None:
+        """Forget all stops, and what the server refused."""
+        self._watches.clear()
+        self.sqlstates.clear()
 
     def does(self, body: Callable[[Services], T]) -> Act[T]:
         """Begin ``body`` with this actor's services in a thread."""
@@ -234,6 +249,7 @@ class Door:
     def __init__(self, keeper: Connection) -> None:
         self._keeper = keeper
         self._shut = False
+        self.pid: int = keeper.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
 
     def shut(self) -> None:
         self._ask(f"SELECT pg_advisory_lock({DOOR})")

@@ -442,7 +442,7 @@ def test_the_claim_is_one_statement(play: Play, make: Factory) -> None:
     """What the races above hold still is the claim that workers run."""
     make.plan()
     actor = play.actor("alone")
-    met = actor.after(claims.claim(CLOCK))
+    met = actor.after(claims.claim(CLOCK, claims.Which.ALL))
 
     act = actor.does(claims_at(make, "generate"))
     met.reached()

@@ -9,10 +9,12 @@ import pytest
 from pipeline.service.acknowledging import Ack, Fate, Verb
 from pipeline.service.base import MAX_ERROR_BYTES
 from pipeline.service.planning import StageSpec
+from pipeline.service.work import Prefix
+from pipeline.sql.claim import Which
 from pipeline.states import JobState as S
 from pipeline.views import Draft, Finding
 from tests.db.conftest import Sql
-from tests.factories import ACTOR, Factory, draft_of, finding
+from tests.factories import ACTOR, LEASE, Factory, draft_of, finding
 
 # verb: (outcome on record, charged, attempts of the job afterwards)
 COSTS = {
@@ -321,3 +323,24 @@ def test_what_a_lost_attempt_brought_is_dropped(make: Factory, sql: Sql) -> None
     make.say(claim, draft=draft_of(claim), findings=[finding()])
 
     assert sql("SELECT 1 FROM revisions UNION ALL SELECT 1 FROM findings") == []
+
+
+@pytest.mark.parametrize(("permitted", "losses"), [(5, 2), (3, 2), (2, 1)])
+def test_what_was_lost_again_and_again_runs_alone(make: Factory, permitted: int, losses: int) -> None:
+    """Before its last attempt in any case; an end that its worker survives makes it one of many again."""
+    make.site(stages=(StageSpec("generate", None, permitted),))
+    (job_id,) = make.plan()
+    for n in range(losses):
+        assert make.services.work.loners() == []
+        make.claim("generate")
+        make.expire(job_id)
+        make.services.work.reap(make.services.work.expired())
+        assert make.job(job_id).alone == (n + 1 == losses)
+    prefix = Prefix(make.site_id, "generate", 2, 8, LEASE)
+
+    together = make.services.work.claim([prefix], "full hands", Which.TOGETHER)
+
+    assert (together, make.services.work.loners()) == ([], [(make.site_id, "generate", 2)])
+    (claim,) = make.services.work.claim([prefix], "empty hands", Which.ALONE)
+    make.say(claim, Verb.SNOOZE)
+    assert not make.job(job_id).alone

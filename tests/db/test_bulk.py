@@ -130,6 +130,29 @@ def test_a_forced_skip_removes_a_running_topic_and_its_lane_goes_on(make: Factor
     ]
 
 
+def test_what_is_approved_runs_again_and_knows_it(make: Factory) -> None:
+    """It has its place and its slot again; the yes is for the draft that was looked at, and for this stage."""
+    (job_id,) = make.advance_to("publish")
+    (claim,) = make.claim("publish")
+    assert not claim.approved
+    make.say(claim, Verb.HOLD, hold="please look")
+
+    (moved,) = make.services.operate.approve([job_id], actor=ACTOR)
+
+    assert (moved.from_state, moved.to_state) == (S.WAITING, S.PENDING)
+    (claim,) = make.claim("publish")
+    assert claim.approved
+    make.say(claim, Verb.RETRY)
+    assert make.claim("publish")[0].approved
+
+
+def test_what_waits_for_its_turn_is_not_approved(make: Factory) -> None:
+    job_id = make.in_state(S.WAITING)
+
+    with pytest.raises(Refused, match=f"job {job_id} waits for its turn, not for a person"):
+        make.services.operate.approve([job_id], actor=ACTOR)
+
+
 def test_attempts_may_be_granted_while_it_runs(make: Factory) -> None:
     """What was its last attempt is not, and a retry goes on."""
     make.plan()

@@ -23,7 +23,7 @@ from tests.factories import ACTOR, LEASE, STAGES, Factory, finding
 
 S = JobState
 WORKER_VERBS = tuple(verb.value for verb in Verb)
-OPERATOR_VERBS = ("cancel", "requeue", "skip")
+OPERATOR_VERBS = ("cancel", "requeue", "approve", "skip")
 AFTER = StageSpec("after", None, 5)
 
 
@@ -111,10 +111,20 @@ def act(make: Factory, verb: str, job_id: int, claim: Claim) -> None:
         raise Refused()
 
 
+def on_hold(make: Factory, sql: Sql, *, paused: bool = False) -> int:
+    (job_id,) = make.advance_to("publish")
+    make.say(make.claim("publish")[0], Verb.HOLD, hold="please look")
+    if paused:
+        make.services.lanes.pause(make.site_id, "lane", actor=ACTOR)
+    return job_id
+
+
 def stand(make: Factory, verb: str, state: JobState, sql: Sql) -> int:
     """A job in this state, and the world such that nothing but its state may forbid the verb."""
     if verb == "retire":
         make.site(stages=(*STAGES, AFTER))
+    if verb == "approve" and state is S.WAITING:
+        return on_hold(make, sql)
     job_id = make.in_state(state)
     if verb == "retire" and state is S.DONE:
         make.say(make.claim(AFTER.name)[0])
@@ -251,6 +261,8 @@ ROUTES: dict[tuple[str, JobState], Callable[[Factory, Sql], int]] = {
     ("requeue", S.WAITING): cancelled_behind_the_head,
     ("requeue", S.PENDING): standing(S.FAILED),
     ("skip", S.SKIPPED): standing(S.REPAIR),
+    ("approve", S.WAITING): lambda make, sql: on_hold(make, sql, paused=True),
+    ("approve", S.PENDING): on_hold,
     ("demote", S.WAITING): standing(S.PENDING),
     ("grant", S.WAITING): lambda make, sql: make.in_state(S.WAITING),
     ("grant", S.PENDING): standing(S.PENDING),

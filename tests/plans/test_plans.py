@@ -147,7 +147,7 @@ def test_the_claim_walks_its_index_alone(connection: Connection, site: int) -> N
     """Prefix, due time and floor are all conditions of the one index; rows are then met by their key."""
     values = {"prefixes": [one_prefix(site)], **bound(token=uuid4(), worker="w")}
 
-    found = scans(explain(connection, claim.claim(CLOCK), values))
+    found = scans(explain(connection, claim.claim(CLOCK, claim.Which.TOGETHER), values))
 
     assert sorted(s.index for s in found) == ["ix_jobs_claim", "pk_jobs"]
     assert all(s.condition for s in found)
@@ -158,10 +158,19 @@ def test_the_claim_walks_its_index_alone(connection: Connection, site: int) -> N
         assert f"{column} =" in walk
 
 
+def test_the_claim_of_what_runs_alone_walks_an_index_of_those(connection: Connection, site: int) -> None:
+    """However many others are pending, none of them is read."""
+    values = {"prefixes": [one_prefix(site)], **bound(token=uuid4(), worker="w")}
+
+    found = scans(explain(connection, claim.claim(CLOCK, claim.Which.ALONE), values))
+
+    assert sorted(s.index for s in found) == ["ix_jobs_alone", "pk_jobs"]
+
+
 def test_the_claim_reads_only_its_share(connection: Connection, site: int) -> None:
     """Run for real, it touches a handful of rows of the index, however many lie there."""
     values = {"prefixes": [one_prefix(site)], **bound(token=uuid4(), worker="w")}
-    compiled = claim.claim(CLOCK).compile(dialect=asyncpg.dialect())
+    compiled = claim.claim(CLOCK, claim.Which.TOGETHER).compile(dialect=asyncpg.dialect())
     given = [{**compiled.params, **values}[name] for name in compiled.positiontup]
     driver = connection.connection.dbapi_connection
     arguments = ", ".join(Literal(_plain(value)).as_string(driver) for value in given)
@@ -177,6 +186,7 @@ def test_the_claim_reads_only_its_share(connection: Connection, site: int) -> No
 HOT: dict[str, tuple[Executable, set[str]]] = {
     "prefixes-of-all": (claim.prefixes(CLOCK, one_site=False), {"ix_jobs_claim"}),
     "prefixes-of-one": (claim.prefixes(CLOCK, one_site=True), {"ix_jobs_claim"}),
+    "loners": (claim.loners(CLOCK, one_site=False), {"ix_jobs_alone"}),
     "renew": (claim.renew(CLOCK), {"pk_jobs", "ix_jobs_reserved"}),
     "promote": (
         gates.promote(CLOCK),

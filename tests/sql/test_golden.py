@@ -20,10 +20,16 @@ from sqlalchemy.dialects.postgresql import psycopg
 import pipeline.sql
 from pipeline.clock import Clock, DatabaseClock
 from pipeline.sql.audit import INVARIANTS
+from pipeline.sql.claim import Which
 from pipeline.sql.transitions import Reach
 
 GOLDEN = Path(__file__).parent / "golden"
-CHOICES: dict[Any, tuple[Any, ...]] = {bool: (False, True), Reach: tuple(Reach), Clock: (DatabaseClock(),)}
+CHOICES: dict[Any, tuple[Any, ...]] = {
+    bool: (False, True),
+    Reach: tuple(Reach),
+    Which: tuple(Which),
+    Clock: (DatabaseClock(),),
+}
 
 # Where a choice is not of a type that says what there is to choose from, or where all of them would be too many.
 VARIANTS: dict[str, list[dict[str, Any]]] = {
@@ -32,6 +38,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"by_site": True, "by_state": False},
         {"by_site": True, "by_state": True},
         {"by_site": False, "by_state": False, "by_ids": True},
+        {"by_site": True, "by_state": False, "by_lane": True, "by_stage": True, "by_error": True},
     ],
 }
 

@@ -15,4 +15,4 @@ UPDATE topics
 SET revision_id=added.id, revisions=added.number
 FROM added
 WHERE topics.id = added.topic_id
-RETURNING added.id
+RETURNING added.id, added.number

@@ -1,7 +1,7 @@
-SELECT lanes.name, lanes.state, coalesce(planned.topics, %(coalesce_1)s::INTEGER) AS topics, coalesce(live.live,
-    %(coalesce_2)s::INTEGER) AS live, coalesce(waiting.waiting, %(coalesce_3)s::INTEGER) AS waiting, head.id AS
-    head_job, head.position AS head_position, named.slug AS head_slug, head.stage AS head_stage, head.state AS
-    head_state, pause.at AS paused_at, pause.actor AS paused_by, pause.reason AS paused_reason
+SELECT lanes.name, lanes.state, lanes.on_failed, lanes.overrides, coalesce(planned.topics, %(coalesce_1)s::INTEGER) AS
+    topics, coalesce(live.live, %(coalesce_2)s::INTEGER) AS live, coalesce(waiting.waiting, %(coalesce_3)s::INTEGER) AS
+    waiting, head.id AS head_job, head.position AS head_position, named.slug AS head_slug, head.stage AS head_stage,
+    head.state AS head_state, pause.at AS paused_at, pause.actor AS paused_by, pause.reason AS paused_reason
 FROM lanes
 LEFT OUTER JOIN LATERAL (
   SELECT gates.ordinal AS ordinal, gates.passed AS passed

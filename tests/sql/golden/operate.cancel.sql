@@ -1,11 +1,12 @@
 WITH chosen AS (
   SELECT j.id AS id, j.site_id AS site_id, j.lane_id AS lane_id, j.topic_id AS topic_id, j.position AS position, j.pass
       AS pass, j.stage AS stage, j.round AS round, j.max_rounds AS max_rounds, j.cleared AS cleared, j.state AS state,
-      j.hold AS hold, j.priority AS priority, j.release_at AS release_at, j.retry_at AS retry_at, j.run_at AS run_at,
-      j.run_until AS run_until, j.gate_id AS gate_id, j.slot AS slot, j.attempts AS attempts, j.max_attempts AS
-      max_attempts, j.given_back AS given_back, j.snoozed AS snoozed, j.token AS token, j.fence AS fence, j.reserved_by
-      AS reserved_by, j.reserved_at AS reserved_at, j.lease_expires_at AS lease_expires_at, j.cancel_requested AS
-      cancel_requested, j.error_class AS error_class, j.created_at AS created_at, j.finished_at AS finished_at
+      j.hold AS hold, j.approved AS approved, j.priority AS priority, j.release_at AS release_at, j.retry_at AS
+      retry_at, j.run_at AS run_at, j.run_until AS run_until, j.gate_id AS gate_id, j.slot AS slot, j.attempts AS
+      attempts, j.max_attempts AS max_attempts, j.given_back AS given_back, j.snoozed AS snoozed, j.alone AS alone,
+      j.token AS token, j.fence AS fence, j.reserved_by AS reserved_by, j.reserved_at AS reserved_at, j.lease_expires_at
+      AS lease_expires_at, j.cancel_requested AS cancel_requested, j.error_class AS error_class, j.created_at AS
+      created_at, j.finished_at AS finished_at
   FROM jobs AS j
   WHERE j.id = any(%(p_ids)s) AND j.state IN ('pending', 'reserved', 'waiting') AND (%(p_lane_id)s::BIGINT IS NULL OR
       j.lane_id = %(p_lane_id)s::BIGINT) AND (%(p_at)s::VARCHAR IS NULL OR j.stage = %(p_at)s::VARCHAR) AND
@@ -16,16 +17,17 @@ WITH chosen AS (
 ), decided AS (
   SELECT chosen.id AS id, chosen.site_id AS site_id, chosen.lane_id AS lane_id, chosen.topic_id AS topic_id,
       chosen.position AS position, chosen.pass AS pass, chosen.stage AS stage, chosen.round AS round, chosen.max_rounds
-      AS max_rounds, chosen.cleared AS cleared, chosen.state AS state, chosen.hold AS hold, chosen.priority AS priority,
-      chosen.release_at AS release_at, chosen.retry_at AS retry_at, chosen.run_at AS run_at, chosen.run_until AS
-      run_until, chosen.gate_id AS gate_id, chosen.slot AS slot, chosen.attempts AS attempts, chosen.max_attempts AS
-      max_attempts, chosen.given_back AS given_back, chosen.snoozed AS snoozed, chosen.token AS token, chosen.fence AS
-      fence, chosen.reserved_by AS reserved_by, chosen.reserved_at AS reserved_at, chosen.lease_expires_at AS
-      lease_expires_at, chosen.cancel_requested AS cancel_requested, chosen.error_class AS error_class,
-      chosen.created_at AS created_at, chosen.finished_at AS finished_at, CAST(CASE WHEN (chosen.state = 'reserved')
-      THEN 'reserved' ELSE 'cancelled' END AS TEXT) AS new_state, CAST(NULL AS TEXT) AS new_hold, CAST(chosen.state =
-      'reserved' AS BOOLEAN) AS new_cancel_requested, CAST(CASE WHEN (chosen.state = 'reserved') THEN chosen.gate_id END
-      AS BIGINT) AS new_gate_id, CAST(CASE WHEN (chosen.state = 'reserved') THEN chosen.slot END AS INTEGER) AS new_slot
+      AS max_rounds, chosen.cleared AS cleared, chosen.state AS state, chosen.hold AS hold, chosen.approved AS approved,
+      chosen.priority AS priority, chosen.release_at AS release_at, chosen.retry_at AS retry_at, chosen.run_at AS
+      run_at, chosen.run_until AS run_until, chosen.gate_id AS gate_id, chosen.slot AS slot, chosen.attempts AS
+      attempts, chosen.max_attempts AS max_attempts, chosen.given_back AS given_back, chosen.snoozed AS snoozed,
+      chosen.alone AS alone, chosen.token AS token, chosen.fence AS fence, chosen.reserved_by AS reserved_by,
+      chosen.reserved_at AS reserved_at, chosen.lease_expires_at AS lease_expires_at, chosen.cancel_requested AS
+      cancel_requested, chosen.error_class AS error_class, chosen.created_at AS created_at, chosen.finished_at AS
+      finished_at, CAST(CASE WHEN (chosen.state = 'reserved') THEN 'reserved' ELSE 'cancelled' END AS TEXT) AS
+      new_state, CAST(NULL AS TEXT) AS new_hold, CAST(chosen.state = 'reserved' AS BOOLEAN) AS new_cancel_requested,
+      CAST(CASE WHEN (chosen.state = 'reserved') THEN chosen.gate_id END AS BIGINT) AS new_gate_id, CAST(CASE WHEN
+      (chosen.state = 'reserved') THEN chosen.slot END AS INTEGER) AS new_slot
   FROM chosen
   WHERE chosen.gate_id IS NULL OR chosen.gate_id = any(CAST(%(gates)s AS BIGINT[]))
 ), written AS (

@@ -11,8 +11,8 @@ FROM sites
 LEFT OUTER JOIN LATERAL (
   SELECT events.at AS at, events.actor AS actor, events.reason AS reason
   FROM events
-  WHERE events.site_id = sites.id AND events.lane_id IS NULL AND events.job_id IS NULL AND events.verb = 'pause' AND
-      sites.state = 'paused'
+  WHERE events.site_id = sites.id AND events.lane_id IS NULL AND events.job_id IS NULL AND events.verb = 'pause' AND NOT
+      (events.details ? %(details_1)s::VARCHAR) AND sites.state = 'paused'
   ORDER BY events.id DESC
   LIMIT 1
 ) AS pause ON true

@@ -1,13 +1,14 @@
 WITH held AS (
   SELECT j.id AS id, j.site_id AS site_id, j.lane_id AS lane_id, j.topic_id AS topic_id, j.position AS position, j.pass
       AS pass, j.stage AS stage, j.round AS round, j.max_rounds AS max_rounds, j.cleared AS cleared, j.state AS state,
-      j.hold AS hold, j.priority AS priority, j.release_at AS release_at, j.retry_at AS retry_at, j.run_at AS run_at,
-      j.run_until AS run_until, j.gate_id AS gate_id, j.slot AS slot, j.attempts AS attempts, j.max_attempts AS
-      max_attempts, j.given_back AS given_back, j.snoozed AS snoozed, j.token AS token, j.fence AS fence, j.reserved_by
-      AS reserved_by, j.reserved_at AS reserved_at, j.lease_expires_at AS lease_expires_at, j.cancel_requested AS
-      cancel_requested, j.error_class AS error_class, j.created_at AS created_at, j.finished_at AS finished_at,
-      acks_in.delay_seconds AS said_delay_seconds, acks_in.to_stage AS said_to_stage, acks_in.hold AS said_hold,
-      acks_in.error_class AS said_error_class, acks_in.error AS said_error, acks_in.metrics AS said_metrics
+      j.hold AS hold, j.approved AS approved, j.priority AS priority, j.release_at AS release_at, j.retry_at AS
+      retry_at, j.run_at AS run_at, j.run_until AS run_until, j.gate_id AS gate_id, j.slot AS slot, j.attempts AS
+      attempts, j.max_attempts AS max_attempts, j.given_back AS given_back, j.snoozed AS snoozed, j.alone AS alone,
+      j.token AS token, j.fence AS fence, j.reserved_by AS reserved_by, j.reserved_at AS reserved_at, j.lease_expires_at
+      AS lease_expires_at, j.cancel_requested AS cancel_requested, j.error_class AS error_class, j.created_at AS
+      created_at, j.finished_at AS finished_at, acks_in.delay_seconds AS said_delay_seconds, acks_in.to_stage AS
+      said_to_stage, acks_in.hold AS said_hold, acks_in.error_class AS said_error_class, acks_in.error AS said_error,
+      acks_in.metrics AS said_metrics
   FROM jobs AS j
   JOIN json_to_recordset(CAST(%(acks)s::JSON AS JSON)) AS acks_in(job_id BIGINT, token UUID, delay_seconds FLOAT,
       to_stage TEXT, hold TEXT, error_class TEXT, error TEXT, metrics JSONB) ON j.id = acks_in.job_id AND j.token =
@@ -18,18 +19,19 @@ WITH held AS (
 ), decided AS (
   SELECT held.id AS id, held.site_id AS site_id, held.lane_id AS lane_id, held.topic_id AS topic_id, held.position AS
       position, held.pass AS pass, held.stage AS stage, held.round AS round, held.max_rounds AS max_rounds, held.cleared
-      AS cleared, held.state AS state, held.hold AS hold, held.priority AS priority, held.release_at AS release_at,
-      held.retry_at AS retry_at, held.run_at AS run_at, held.run_until AS run_until, held.gate_id AS gate_id, held.slot
-      AS slot, held.attempts AS attempts, held.max_attempts AS max_attempts, held.given_back AS given_back, held.snoozed
-      AS snoozed, held.token AS token, held.fence AS fence, held.reserved_by AS reserved_by, held.reserved_at AS
-      reserved_at, held.lease_expires_at AS lease_expires_at, held.cancel_requested AS cancel_requested,
-      held.error_class AS error_class, held.created_at AS created_at, held.finished_at AS finished_at,
-      held.said_delay_seconds AS said_delay_seconds, held.said_to_stage AS said_to_stage, held.said_hold AS said_hold,
-      held.said_error_class AS said_error_class, held.said_error AS said_error, held.said_metrics AS said_metrics,
-      'expired' AS outcome, true AS charged, CAST(CASE WHEN (held.attempts - 0 >= held.max_attempts) THEN 'repair' ELSE
-      'pending' END AS TEXT) AS new_state, CAST(held.attempts - 0 AS INTEGER) AS new_attempts, CAST(CASE WHEN
-      (held.attempts - 0 >= held.max_attempts) THEN NULL ELSE held.gate_id END AS BIGINT) AS new_gate_id, CAST(CASE WHEN
-      (held.attempts - 0 >= held.max_attempts) THEN NULL ELSE held.slot END AS INTEGER) AS new_slot,
+      AS cleared, held.state AS state, held.hold AS hold, held.approved AS approved, held.priority AS priority,
+      held.release_at AS release_at, held.retry_at AS retry_at, held.run_at AS run_at, held.run_until AS run_until,
+      held.gate_id AS gate_id, held.slot AS slot, held.attempts AS attempts, held.max_attempts AS max_attempts,
+      held.given_back AS given_back, held.snoozed AS snoozed, held.alone AS alone, held.token AS token, held.fence AS
+      fence, held.reserved_by AS reserved_by, held.reserved_at AS reserved_at, held.lease_expires_at AS
+      lease_expires_at, held.cancel_requested AS cancel_requested, held.error_class AS error_class, held.created_at AS
+      created_at, held.finished_at AS finished_at, held.said_delay_seconds AS said_delay_seconds, held.said_to_stage AS
+      said_to_stage, held.said_hold AS said_hold, held.said_error_class AS said_error_class, held.said_error AS
+      said_error, held.said_metrics AS said_metrics, 'expired' AS outcome, true AS charged, CAST(held.attempts >=
+      least(2, held.max_attempts - 1) AS BOOLEAN) AS new_alone, CAST(CASE WHEN (held.attempts - 0 >= held.max_attempts)
+      THEN 'repair' ELSE 'pending' END AS TEXT) AS new_state, CAST(held.attempts - 0 AS INTEGER) AS new_attempts,
+      CAST(CASE WHEN (held.attempts - 0 >= held.max_attempts) THEN NULL ELSE held.gate_id END AS BIGINT) AS new_gate_id,
+      CAST(CASE WHEN (held.attempts - 0 >= held.max_attempts) THEN NULL ELSE held.slot END AS INTEGER) AS new_slot,
       CAST(greatest(held.release_at, held.retry_at, clock_timestamp()) AS TIMESTAMP WITH TIME ZONE) AS new_run_at,
       CAST(CASE WHEN (held.attempts - 0 >= held.max_attempts) THEN held.said_error_class ELSE held.error_class END AS
       TEXT) AS new_error_class
@@ -42,7 +44,8 @@ WITH held AS (
       decided.new_run_at END, gate_id=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN NULL
       ELSE decided.new_gate_id END, slot=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN NULL
       ELSE decided.new_slot END, attempts=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
-      jobs.attempts ELSE decided.new_attempts END, token=NULL, fence=NULL, reserved_by=NULL, reserved_at=NULL,
+      jobs.attempts ELSE decided.new_attempts END, alone=CASE WHEN (decided.cancel_requested AND decided.new_state !=
+      'done') THEN jobs.alone ELSE decided.new_alone END, token=NULL, fence=NULL, reserved_by=NULL, reserved_at=NULL,
       lease_expires_at=NULL, cancel_requested=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
       false ELSE jobs.cancel_requested END, error_class=CASE WHEN (decided.cancel_requested AND decided.new_state !=
       'done') THEN jobs.error_class ELSE decided.new_error_class END

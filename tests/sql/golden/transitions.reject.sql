@@ -1,13 +1,14 @@
 WITH held AS (
   SELECT j.id AS id, j.site_id AS site_id, j.lane_id AS lane_id, j.topic_id AS topic_id, j.position AS position, j.pass
       AS pass, j.stage AS stage, j.round AS round, j.max_rounds AS max_rounds, j.cleared AS cleared, j.state AS state,
-      j.hold AS hold, j.priority AS priority, j.release_at AS release_at, j.retry_at AS retry_at, j.run_at AS run_at,
-      j.run_until AS run_until, j.gate_id AS gate_id, j.slot AS slot, j.attempts AS attempts, j.max_attempts AS
-      max_attempts, j.given_back AS given_back, j.snoozed AS snoozed, j.token AS token, j.fence AS fence, j.reserved_by
-      AS reserved_by, j.reserved_at AS reserved_at, j.lease_expires_at AS lease_expires_at, j.cancel_requested AS
-      cancel_requested, j.error_class AS error_class, j.created_at AS created_at, j.finished_at AS finished_at,
-      acks_in.delay_seconds AS said_delay_seconds, acks_in.to_stage AS said_to_stage, acks_in.hold AS said_hold,
-      acks_in.error_class AS said_error_class, acks_in.error AS said_error, acks_in.metrics AS said_metrics
+      j.hold AS hold, j.approved AS approved, j.priority AS priority, j.release_at AS release_at, j.retry_at AS
+      retry_at, j.run_at AS run_at, j.run_until AS run_until, j.gate_id AS gate_id, j.slot AS slot, j.attempts AS
+      attempts, j.max_attempts AS max_attempts, j.given_back AS given_back, j.snoozed AS snoozed, j.alone AS alone,
+      j.token AS token, j.fence AS fence, j.reserved_by AS reserved_by, j.reserved_at AS reserved_at, j.lease_expires_at
+      AS lease_expires_at, j.cancel_requested AS cancel_requested, j.error_class AS error_class, j.created_at AS
+      created_at, j.finished_at AS finished_at, acks_in.delay_seconds AS said_delay_seconds, acks_in.to_stage AS
+      said_to_stage, acks_in.hold AS said_hold, acks_in.error_class AS said_error_class, acks_in.error AS said_error,
+      acks_in.metrics AS said_metrics
   FROM jobs AS j
   JOIN json_to_recordset(CAST(%(acks)s::JSON AS JSON)) AS acks_in(job_id BIGINT, token UUID, delay_seconds FLOAT,
       to_stage TEXT, hold TEXT, error_class TEXT, error TEXT, metrics JSONB) ON j.id = acks_in.job_id AND j.token =
@@ -18,22 +19,22 @@ WITH held AS (
 ), decided AS (
   SELECT held.id AS id, held.site_id AS site_id, held.lane_id AS lane_id, held.topic_id AS topic_id, held.position AS
       position, held.pass AS pass, held.stage AS stage, held.round AS round, held.max_rounds AS max_rounds, held.cleared
-      AS cleared, held.state AS state, held.hold AS hold, held.priority AS priority, held.release_at AS release_at,
-      held.retry_at AS retry_at, held.run_at AS run_at, held.run_until AS run_until, held.gate_id AS gate_id, held.slot
-      AS slot, held.attempts AS attempts, held.max_attempts AS max_attempts, held.given_back AS given_back, held.snoozed
-      AS snoozed, held.token AS token, held.fence AS fence, held.reserved_by AS reserved_by, held.reserved_at AS
-      reserved_at, held.lease_expires_at AS lease_expires_at, held.cancel_requested AS cancel_requested,
-      held.error_class AS error_class, held.created_at AS created_at, held.finished_at AS finished_at,
-      held.said_delay_seconds AS said_delay_seconds, held.said_to_stage AS said_to_stage, held.said_hold AS said_hold,
-      held.said_error_class AS said_error_class, held.said_error AS said_error, held.said_metrics AS said_metrics,
-      'rejected' AS outcome, true AS charged, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN
-      'repair' ELSE CASE WHEN (gate.width IS NOT NULL AND (gate.width > 1 OR held.position > gate.passed AND
-      held.cleared < gate.ordinal)) THEN 'waiting' ELSE 'pending' END END AS TEXT) AS new_state, CAST(CASE WHEN
-      (held.round >= held.max_rounds OR target.name IS NULL) THEN held.stage ELSE target.name END AS TEXT) AS new_stage,
-      CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN held.round ELSE held.round + 1 END AS
-      SMALLINT) AS new_round, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN held.attempts
-      ELSE 0 END AS INTEGER) AS new_attempts, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN
-      held.max_attempts ELSE coalesce(
+      AS cleared, held.state AS state, held.hold AS hold, held.approved AS approved, held.priority AS priority,
+      held.release_at AS release_at, held.retry_at AS retry_at, held.run_at AS run_at, held.run_until AS run_until,
+      held.gate_id AS gate_id, held.slot AS slot, held.attempts AS attempts, held.max_attempts AS max_attempts,
+      held.given_back AS given_back, held.snoozed AS snoozed, held.alone AS alone, held.token AS token, held.fence AS
+      fence, held.reserved_by AS reserved_by, held.reserved_at AS reserved_at, held.lease_expires_at AS
+      lease_expires_at, held.cancel_requested AS cancel_requested, held.error_class AS error_class, held.created_at AS
+      created_at, held.finished_at AS finished_at, held.said_delay_seconds AS said_delay_seconds, held.said_to_stage AS
+      said_to_stage, held.said_hold AS said_hold, held.said_error_class AS said_error_class, held.said_error AS
+      said_error, held.said_metrics AS said_metrics, 'rejected' AS outcome, true AS charged, CAST(CASE WHEN (held.round
+      >= held.max_rounds OR target.name IS NULL) THEN 'repair' ELSE CASE WHEN (gate.width IS NOT NULL AND (gate.width >
+      1 OR held.position > gate.passed AND held.cleared < gate.ordinal)) THEN 'waiting' ELSE 'pending' END END AS TEXT)
+      AS new_state, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN held.stage ELSE
+      target.name END AS TEXT) AS new_stage, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN
+      held.round ELSE held.round + 1 END AS SMALLINT) AS new_round, CAST(CASE WHEN (held.round >= held.max_rounds OR
+      target.name IS NULL) THEN held.attempts ELSE 0 END AS INTEGER) AS new_attempts, CAST(CASE WHEN (held.round >=
+      held.max_rounds OR target.name IS NULL) THEN held.max_attempts ELSE coalesce(
     (
       SELECT CAST((lane.overrides -> target.name) ->> 'max_attempts' AS INTEGER) AS anon_1
       FROM lanes AS lane
@@ -41,12 +42,13 @@ WITH held AS (
     ), target.max_attempts
   ) END AS INTEGER) AS new_max_attempts, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN
       held.given_back ELSE 0 END AS INTEGER) AS new_given_back, CAST(CASE WHEN (held.round >= held.max_rounds OR
-      target.name IS NULL) THEN held.snoozed ELSE 0 END AS INTEGER) AS new_snoozed, CAST(CASE WHEN (held.round >=
-      held.max_rounds OR target.name IS NULL) THEN NULL ELSE CASE WHEN (gate.width IS NOT NULL AND (gate.width > 1 OR
-      held.position > gate.passed AND held.cleared < gate.ordinal)) THEN gate.id END END AS BIGINT) AS new_gate_id,
-      CAST(NULL AS INTEGER) AS new_slot, CAST(NULL AS TIMESTAMP WITH TIME ZONE) AS new_retry_at,
-      CAST(greatest(held.release_at, clock_timestamp()) AS TIMESTAMP WITH TIME ZONE) AS new_run_at, CAST('rejected' AS
-      TEXT) AS new_error_class
+      target.name IS NULL) THEN held.snoozed ELSE 0 END AS INTEGER) AS new_snoozed, CAST(NULL AS TEXT) AS new_approved,
+      CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN NULL ELSE CASE WHEN (gate.width IS NOT
+      NULL AND (gate.width > 1 OR held.position > gate.passed AND held.cleared < gate.ordinal)) THEN gate.id END END AS
+      BIGINT) AS new_gate_id, CAST(NULL AS INTEGER) AS new_slot, CAST(NULL AS TIMESTAMP WITH TIME ZONE) AS new_retry_at,
+      CAST(greatest(held.release_at, clock_timestamp()) AS TIMESTAMP WITH TIME ZONE) AS new_run_at, CAST(CASE WHEN
+      (held.round >= held.max_rounds OR target.name IS NULL) THEN 'rejected' END AS TEXT) AS new_error_class, CAST(false
+      AS BOOLEAN) AS new_alone
   FROM held
   LEFT OUTER JOIN stages AS target ON target.site_id = held.site_id AND (target.name = held.said_to_stage OR
       held.said_to_stage IS NULL AND target.ordinal = (
@@ -61,19 +63,21 @@ WITH held AS (
   SET stage=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN jobs.stage ELSE decided.new_stage
       END, round=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN jobs.round ELSE
       decided.new_round END, state=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN 'cancelled'
-      ELSE decided.new_state END, retry_at=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
-      jobs.retry_at ELSE decided.new_retry_at END, run_at=CASE WHEN (decided.cancel_requested AND decided.new_state !=
-      'done') THEN jobs.run_at ELSE decided.new_run_at END, gate_id=CASE WHEN (decided.cancel_requested AND
-      decided.new_state != 'done') THEN NULL ELSE decided.new_gate_id END, slot=CASE WHEN (decided.cancel_requested AND
-      decided.new_state != 'done') THEN NULL ELSE decided.new_slot END, attempts=CASE WHEN (decided.cancel_requested AND
-      decided.new_state != 'done') THEN jobs.attempts ELSE decided.new_attempts END, max_attempts=CASE WHEN
-      (decided.cancel_requested AND decided.new_state != 'done') THEN jobs.max_attempts ELSE decided.new_max_attempts
-      END, given_back=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN jobs.given_back ELSE
-      decided.new_given_back END, snoozed=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
-      jobs.snoozed ELSE decided.new_snoozed END, token=NULL, fence=NULL, reserved_by=NULL, reserved_at=NULL,
-      lease_expires_at=NULL, cancel_requested=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
-      false ELSE jobs.cancel_requested END, error_class=CASE WHEN (decided.cancel_requested AND decided.new_state !=
-      'done') THEN jobs.error_class ELSE decided.new_error_class END
+      ELSE decided.new_state END, approved=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
+      jobs.approved ELSE decided.new_approved END, retry_at=CASE WHEN (decided.cancel_requested AND decided.new_state !=
+      'done') THEN jobs.retry_at ELSE decided.new_retry_at END, run_at=CASE WHEN (decided.cancel_requested AND
+      decided.new_state != 'done') THEN jobs.run_at ELSE decided.new_run_at END, gate_id=CASE WHEN
+      (decided.cancel_requested AND decided.new_state != 'done') THEN NULL ELSE decided.new_gate_id END, slot=CASE WHEN
+      (decided.cancel_requested AND decided.new_state != 'done') THEN NULL ELSE decided.new_slot END, attempts=CASE WHEN
+      (decided.cancel_requested AND decided.new_state != 'done') THEN jobs.attempts ELSE decided.new_attempts END,
+      max_attempts=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN jobs.max_attempts ELSE
+      decided.new_max_attempts END, given_back=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
+      jobs.given_back ELSE decided.new_given_back END, snoozed=CASE WHEN (decided.cancel_requested AND decided.new_state
+      != 'done') THEN jobs.snoozed ELSE decided.new_snoozed END, alone=CASE WHEN (decided.cancel_requested AND
+      decided.new_state != 'done') THEN jobs.alone ELSE decided.new_alone END, token=NULL, fence=NULL, reserved_by=NULL,
+      reserved_at=NULL, lease_expires_at=NULL, cancel_requested=CASE WHEN (decided.cancel_requested AND
+      decided.new_state != 'done') THEN false ELSE jobs.cancel_requested END, error_class=CASE WHEN
+      (decided.cancel_requested AND decided.new_state != 'done') THEN jobs.error_class ELSE decided.new_error_class END
   FROM decided
   WHERE jobs.id = decided.id AND jobs.state = 'reserved' AND jobs.token = decided.token
   RETURNING jobs.id, jobs.state, jobs.stage

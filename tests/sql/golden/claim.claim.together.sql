@@ -14,7 +14,7 @@ WITH chosen AS (
     WHERE j.state = 'pending' AND j.site_id = prefixes_in.site_id AND j.stage = prefixes_in.stage AND j.priority =
         prefixes_in.priority AND j.run_at <= statement_timestamp() AND (j.run_at, j.id) > (prefixes_in.floor_at,
         prefixes_in.floor_id) AND (j.run_until IS NULL OR j.run_until > statement_timestamp()) AND j.attempts <
-        j.max_attempts AND NOT (EXISTS (
+        j.max_attempts AND NOT j.alone AND NOT (EXISTS (
       SELECT *
       FROM lanes
       WHERE lanes.id = j.lane_id AND lanes.state != 'active'
@@ -44,20 +44,22 @@ WITH chosen AS (
     )
   )) AND jobs.id = chosen.id AND jobs.state = 'pending'
   RETURNING jobs.id, jobs.site_id, jobs.lane_id, jobs.topic_id, jobs.position, jobs.pass, jobs.stage, jobs.round,
-      jobs.max_rounds, jobs.cleared, jobs.state, jobs.hold, jobs.priority, jobs.release_at, jobs.retry_at, jobs.run_at,
-      jobs.run_until, jobs.gate_id, jobs.slot, jobs.attempts, jobs.max_attempts, jobs.given_back, jobs.snoozed,
-      jobs.token, jobs.fence, jobs.reserved_by, jobs.reserved_at, jobs.lease_expires_at, jobs.cancel_requested,
-      jobs.error_class, jobs.created_at, jobs.finished_at, chosen.n, chosen.lease_seconds
+      jobs.max_rounds, jobs.cleared, jobs.state, jobs.hold, jobs.approved, jobs.priority, jobs.release_at,
+      jobs.retry_at, jobs.run_at, jobs.run_until, jobs.gate_id, jobs.slot, jobs.attempts, jobs.max_attempts,
+      jobs.given_back, jobs.snoozed, jobs.alone, jobs.token, jobs.fence, jobs.reserved_by, jobs.reserved_at,
+      jobs.lease_expires_at, jobs.cancel_requested, jobs.error_class, jobs.created_at, jobs.finished_at, chosen.n,
+      chosen.lease_seconds
 )
 SELECT claimed.n, here.name IS NOT NULL AND NOT (EXISTS (
   SELECT *
   FROM stages AS earlier
   WHERE earlier.site_id = claimed.site_id AND earlier.ordinal < here.ordinal AND earlier.state != 'retired'
 )) AS begins, claimed.id, claimed.site_id, sites.slug AS site, claimed.stage, claimed.priority, claimed.run_at,
-    claimed.fence, claimed.attempts, claimed.max_attempts, claimed.slot, claimed.lease_seconds, CAST((lanes.overrides ->
-    claimed.stage) ->> 'deadline_seconds' AS FLOAT) AS deadline_seconds, claimed.pass AS number, claimed.round,
-    claimed.topic_id, claimed.position, lanes.name AS lane, topics.slug, topics.title, topics.type, topics.path,
-    topics.brief, topics.input_hash, revisions.id AS revision_id, revisions.title AS draft_title, revisions.description,
+    claimed.fence, claimed.attempts, claimed.max_attempts, claimed.slot, claimed.lease_seconds, claimed.approved =
+    coalesce(revisions.content_hash, %(coalesce_1)s::VARCHAR) AS approved, CAST((lanes.overrides -> claimed.stage) ->>
+    'deadline_seconds' AS FLOAT) AS deadline_seconds, claimed.pass AS number, claimed.round, claimed.topic_id,
+    claimed.position, lanes.name AS lane, topics.slug, topics.title, topics.type, topics.path, topics.brief,
+    topics.input_hash, revisions.id AS revision_id, revisions.title AS draft_title, revisions.description,
     revisions.body, revisions.front_matter, revisions.lineage
 FROM claimed
 JOIN sites ON sites.id = claimed.site_id

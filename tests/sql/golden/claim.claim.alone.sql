@@ -1,0 +1,70 @@
+WITH chosen AS (
+  SELECT due.id AS id, prefixes_in.n AS n, coalesce(
+    (
+      SELECT CAST((lane.overrides -> prefixes_in.stage) ->> 'lease_seconds' AS FLOAT) AS anon_1
+      FROM lanes AS lane
+      WHERE lane.id = due.lane_id
+    ), prefixes_in.lease_seconds
+  ) AS lease_seconds
+  FROM json_to_recordset(CAST(%(prefixes)s::JSON AS JSON)) AS prefixes_in(n INTEGER, site_id BIGINT, stage TEXT,
+      priority SMALLINT, share INTEGER, lease_seconds FLOAT, floor_at TIMESTAMP WITH TIME ZONE, floor_id BIGINT)
+  JOIN LATERAL (
+    SELECT j.id AS id, j.lane_id AS lane_id
+    FROM jobs AS j
+    WHERE j.state = 'pending' AND j.site_id = prefixes_in.site_id AND j.stage = prefixes_in.stage AND j.priority =
+        prefixes_in.priority AND j.run_at <= statement_timestamp() AND (j.run_at, j.id) > (prefixes_in.floor_at,
+        prefixes_in.floor_id) AND (j.run_until IS NULL OR j.run_until > statement_timestamp()) AND j.attempts <
+        j.max_attempts AND j.alone AND NOT (EXISTS (
+      SELECT *
+      FROM lanes
+      WHERE lanes.id = j.lane_id AND lanes.state != 'active'
+    )) AND (EXISTS (
+      SELECT *
+      FROM sites
+      WHERE sites.id = prefixes_in.site_id AND sites.state = 'active'
+    )) AND NOT (EXISTS (
+      SELECT *
+      FROM stages
+      WHERE stages.site_id = prefixes_in.site_id AND stages.name = prefixes_in.stage AND stages.state = 'paused'
+    ))
+    ORDER BY j.run_at, j.id
+    LIMIT prefixes_in.share
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+  ) AS due ON true
+), claimed AS (
+  UPDATE jobs
+  SET state='reserved', attempts=(jobs.attempts + %(attempts_1)s::INTEGER), token=%(p_token)s::UUID,
+      fence=nextval('fences'), reserved_by=%(p_worker)s::VARCHAR, reserved_at=clock_timestamp(),
+      lease_expires_at=(clock_timestamp() + chosen.lease_seconds * interval '1 second')
+  FROM chosen
+  WHERE jobs.id = any(array(
+    (
+      SELECT chosen.id
+      FROM chosen
+    )
+  )) AND jobs.id = chosen.id AND jobs.state = 'pending'
+  RETURNING jobs.id, jobs.site_id, jobs.lane_id, jobs.topic_id, jobs.position, jobs.pass, jobs.stage, jobs.round,
+      jobs.max_rounds, jobs.cleared, jobs.state, jobs.hold, jobs.approved, jobs.priority, jobs.release_at,
+      jobs.retry_at, jobs.run_at, jobs.run_until, jobs.gate_id, jobs.slot, jobs.attempts, jobs.max_attempts,
+      jobs.given_back, jobs.snoozed, jobs.alone, jobs.token, jobs.fence, jobs.reserved_by, jobs.reserved_at,
+      jobs.lease_expires_at, jobs.cancel_requested, jobs.error_class, jobs.created_at, jobs.finished_at, chosen.n,
+      chosen.lease_seconds
+)
+SELECT claimed.n, here.name IS NOT NULL AND NOT (EXISTS (
+  SELECT *
+  FROM stages AS earlier
+  WHERE earlier.site_id = claimed.site_id AND earlier.ordinal < here.ordinal AND earlier.state != 'retired'
+)) AS begins, claimed.id, claimed.site_id, sites.slug AS site, claimed.stage, claimed.priority, claimed.run_at,
+    claimed.fence, claimed.attempts, claimed.max_attempts, claimed.slot, claimed.lease_seconds, claimed.approved =
+    coalesce(revisions.content_hash, %(coalesce_1)s::VARCHAR) AS approved, CAST((lanes.overrides -> claimed.stage) ->>
+    'deadline_seconds' AS FLOAT) AS deadline_seconds, claimed.pass AS number, claimed.round, claimed.topic_id,
+    claimed.position, lanes.name AS lane, topics.slug, topics.title, topics.type, topics.path, topics.brief,
+    topics.input_hash, revisions.id AS revision_id, revisions.title AS draft_title, revisions.description,
+    revisions.body, revisions.front_matter, revisions.lineage
+FROM claimed
+JOIN sites ON sites.id = claimed.site_id
+LEFT OUTER JOIN stages AS here ON here.site_id = claimed.site_id AND here.name = claimed.stage
+LEFT OUTER JOIN lanes ON lanes.id = claimed.lane_id
+LEFT OUTER JOIN topics ON topics.id = claimed.topic_id
+LEFT OUTER JOIN revisions ON revisions.id = topics.revision_id
+ORDER BY claimed.n, claimed.run_at, claimed.id

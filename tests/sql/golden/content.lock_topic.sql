@@ -1,0 +1,4 @@
+SELECT topics.id
+FROM topics
+WHERE topics.id = %(p_topic_id)s::BIGINT
+FOR NO KEY UPDATE
