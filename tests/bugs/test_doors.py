@@ -1,13 +1,9 @@
-"""Public bug reports of comparable systems, tried on ours: connections, servers, migrations, settings, commands.
+"""Public bug reports of comparable systems, tried on ours: migrations, settings, commands (O-49 to O-55).
 
 Each test has the number of its report. Those that need a server which can be spoilt have one of their own.
 """
 
 import os
-import re
-import shutil
-import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -15,25 +11,19 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import psycopg
 import pytest
-from sqlalchemy import text
-from sqlalchemy.exc import OperationalError
 
-from pipeline import db, migrate
-from pipeline.build import services as build_services
+from pipeline import migrate
 from pipeline.cli.guard import guarded
 from pipeline.cli.main import app
-from pipeline.service.audit import Audit
-from pipeline.service.planning import StageSpec
 from tests.doors.conftest import closed, door, homeless, inside
 from tests.doors.scene import ROOT, Door, Said, harmless
 from tests.factories import Factory
 from tests.fingerprint import fingerprint
-from tests.processes.project import Project, until
+from tests.processes.project import until
 from tests.servers.conftest import empty_name, name, project, scratch, scratch_folder
 from tests.servers.scratch import LOOPBACK, Scratch
 from tests.servers.test_pooler import pooled, pooler
@@ -45,305 +35,6 @@ __all__ = [  # fixtures
 
 Inside = Callable[[str], Said]
 SCHEMA = "pipeline"
-
-
-class Spoilt:
-    """A project with workers on a database that can be made read-only, or lose its sessions."""
-
-    def __init__(self, server: Scratch, name: str, project: Project) -> None:
-        self.server, self.name, self.project = server, name, project
-        url = server.url(name, "pipeline").render_as_string(hide_password=False)
-        self.engine = db.make_engine(url, schema=SCHEMA, connections=2, name="test")
-        self.services = build_services(self.engine)
-        self.make = Factory(self.engine, self.services)
-
-    def ask(self, statement: str) -> list[tuple[Any, ...]]:
-        return self.server.run(statement, database=self.name)
-
-    def end_sessions(self, of: str = "pipeline%") -> int:
-        ended = self.ask(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
-            f" AND pid <> pg_backend_pid() AND application_name LIKE '{of}'"
-        )
-        return len(ended)
-
-    def read_only(self, on: bool) -> None:
-        """For every session of this database, the new and the old."""
-        self.server.run(f"ALTER DATABASE {self.name} SET default_transaction_read_only = {'on' if on else 'off'}")
-        self.end_sessions("%")
-        self.engine.dispose()
-
-    def count(self, state: str) -> int:
-        return int(
-            self.ask(f"SELECT count(*) FROM pipeline.jobs WHERE state = '{state}' AND topic_id IS NOT NULL")[0][0]
-        )
-
-
-@pytest.fixture
-def spoilt(scratch: Scratch, name: str, tmp_path: Path) -> Iterator[Spoilt]:
-    url = scratch.url(name, "pipeline").render_as_string(hide_password=False)
-    project = Project(tmp_path, url)
-    project.site()
-    found = Spoilt(scratch, name, project)
-    try:
-        yield found
-        project.end()
-        found.engine.dispose()
-        assert Audit(found.engine, schema=SCHEMA).violations() == []
-    finally:
-        project.end()
-        found.engine.dispose()
-
-
-QUICK = """
-class Generate(Stage):
-    def run(self, topic, ctx):
-        return Done(draft=draft(topic))
-
-
-PIPELINE = (Generate,)
-"""
-ONE = (StageSpec("generate", None, 5),)
-
-
-@pytest.mark.slow
-def test_o27_no_wake_up_is_needed(spoilt: Spoilt) -> None:
-    """Whoever listens may die: here nobody listens, and a job begins within a poll and a second of being due, even when
-    all sessions are ended again and again."""
-    spoilt.project.stages(QUICK)
-    spoilt.make.site(stages=ONE)
-    worker = spoilt.project.worker(POLL="PT1S")
-
-    for number in range(1, 7):
-        spoilt.services.planning.plan(spoilt.make.site_id, [spoilt.make.row(f"l{number}", 1)])
-        until(lambda number=number: spoilt.count("done") == number, f"{number} done", 10)  # type: ignore[misc]
-        assert spoilt.end_sessions() >= 1
-        spoilt.engine.dispose()
-
-    late = spoilt.ask(
-        "SELECT max(extract(epoch FROM a.reserved_at - j.created_at)) FROM pipeline.attempts a"
-        " JOIN pipeline.jobs j ON j.id = a.job_id WHERE a.stage = 'generate'"
-    )
-    assert float(late[0][0]) < 1 + 1 + 1  # and a second for a machine that is busy
-    assert spoilt.ask("SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'LISTEN%'") == [(0,)]
-    assert worker.said("the database is away") or worker.said("heartbeats do not reach")  # it met the fault
-    assert worker.stop() == 0
-
-
-class Proxy:
-    """Forwards to a server, until it is told to hold everything back with its sockets open."""
-
-    def __init__(self, port: int) -> None:
-        self._to = port
-        self.held = threading.Event()
-        self.holds = 0  # pieces that did not get through
-        self._listener = socket.create_server((LOOPBACK, 0))
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            far = socket.create_connection((LOOPBACK, self._to))
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._pump, args=(one, other), daemon=True).start()
-
-    def _pump(self, one: socket.socket, other: socket.socket) -> None:
-        try:
-            while data := one.recv(65536):
-                self.holds += self.held.is_set()
-                while self.held.is_set():
-                    time.sleep(0.02)
-                other.sendall(data)
-        except OSError:
-            pass
-        finally:
-            other.close()
-
-    def close(self) -> None:
-        self.held.clear()
-        self._listener.close()
-
-
-@pytest.fixture
-def proxy(scratch: Scratch) -> Iterator[Proxy]:
-    proxy = Proxy(scratch.port)
-    yield proxy
-    proxy.close()
-
-
-def test_o28_a_server_that_says_nothing_is_given_up(proxy: Proxy, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The socket stays open and acknowledges all: our own patience ends the statement, and the next one is well."""
-    monkeypatch.setattr(db, "SILENCE", 1.0)
-    url = f"postgresql://pipeline@{LOOPBACK}:{proxy.port}/{name}"
-    engine = db.make_engine(url, schema=SCHEMA, connections=1, name="test")
-    with engine.begin() as connection:
-        assert connection.scalar(text("SELECT 1")) == 1
-
-    proxy.held.set()
-    began = time.monotonic()
-    with pytest.raises(OperationalError) as caught, engine.begin() as connection:
-        connection.scalar(text("SELECT 2"))
-    assert 0.9 < time.monotonic() - began < 10
-    assert db.is_away(caught.value)
-
-    proxy.held.clear()
-    with engine.begin() as connection:
-        assert connection.scalar(text("SELECT 3")) == 3
-    engine.dispose()
-
-
-@pytest.mark.slow
-def test_o28_a_worker_with_such_a_server_can_be_stopped(proxy: Proxy, spoilt: Spoilt) -> None:
-    """SIGTERM ends it within its grace period and a few seconds, whatever it waits for."""
-    spoilt.project.stages(QUICK)
-    spoilt.make.site(stages=ONE)
-    url = f"postgresql://pipeline@{LOOPBACK}:{proxy.port}/{spoilt.name}"
-    spoilt.project._url = url
-    worker = spoilt.project.worker(GRACE="PT1S")
-    spoilt.services.planning.plan(spoilt.make.site_id, [spoilt.make.row("l", 1)])
-    until(lambda: spoilt.count("done") == 1, "it works")
-    proxy.held.set()
-    until(lambda: proxy.holds, "it waits for an answer")
-
-    began = time.monotonic()
-    worker.send(signal.SIGTERM)
-    worker.ends()
-
-    assert time.monotonic() - began < 1 + 8 + 3
-    assert worker.said("the database does not answer")
-
-
-def cpu(pid: int) -> float:
-    """Seconds of a core that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@pytest.mark.slow
-def test_o29_a_read_only_phase_is_no_storm(spoilt: Spoilt) -> None:
-    """Workers say so once, use next to nothing, charge no attempt, and go on by themselves."""
-    spoilt.project.stages(QUICK)
-    spoilt.make.site(stages=ONE)
-    workers = [spoilt.project.worker() for _ in range(2)]
-    spoilt.services.planning.plan(spoilt.make.site_id, [spoilt.make.row("l", 1)])
-    until(lambda: spoilt.count("done") == 1, "they work")
-    # Both have begun: one that is refused while it starts ends with 3, as it should.
-    begun = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pipeline worker' AND state = 'idle'"
-    until(lambda: int(spoilt.ask(f"{begun} AND query IN ('COMMIT', 'ROLLBACK')")[0][0]) == 2, "both have begun")
-    spoilt.services.planning.plan(spoilt.make.site_id, [spoilt.make.row("m", n) for n in range(1, 4)])
-    spoilt.read_only(True)
-    # One of them may have nothing to write: the other had taken all there was.
-    until(lambda: any(w.said("the database is away, work stands still") for w in workers) or spoilt.count("done") == 4,
-          "one met it, or all was done before")  # fmt: skip
-    before = [cpu(w.pid) for w in workers]
-    began = time.monotonic()
-    until(lambda: time.monotonic() - began > 5, "five seconds of it", 10)
-    used = [cpu(w.pid) - earlier for w, earlier in zip(workers, before, strict=True)]
-    lines = [len(w.log.splitlines()) for w in workers]
-    spoilt.read_only(False)
-    spoilt.services.planning.plan(spoilt.make.site_id, [spoilt.make.row("n", n) for n in range(1, 4)])
-    until(lambda: spoilt.count("done") == 7, "all is done", 20)
-
-    assert max(used) < 5 * 0.1
-    assert max(lines) <= 6
-    tries = spoilt.ask("SELECT max(attempts) FROM pipeline.jobs")
-    assert int(tries[0][0]) <= 1
-    ends = [w.stop() for w in workers]
-    assert ends == [0, 0], [w.log for w in workers]
-
-
-SLOW_ONE = """
-class Generate(Stage):
-    def run(self, topic, ctx):
-        sign(f"runs-{topic.slug}")
-        signed("go")
-        return Done(draft=draft(topic))
-
-
-PIPELINE = (Generate,)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["read only", "disk full"])
-def test_o30_o33_what_cannot_be_recorded_is_kept_until_it_can(spoilt: Spoilt, fault: str) -> None:
-    """Between a stage's end and its record the database takes no writes, or its disk is full (53100): the record is
-    tried again until it is accepted, once; no attempt is lost, and nobody has to mend anything."""
-    spoilt.project.stages(SLOW_ONE)
-    spoilt.make.site(stages=ONE)
-    spoilt.services.planning.plan(spoilt.make.site_id, [spoilt.make.row("l", 1)])
-    worker = spoilt.project.worker()
-    spoilt.project.until_signs("runs-", 1)
-    full = "BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END"
-    if fault == "read only":
-        spoilt.read_only(True)
-    else:
-        spoilt.ask(f"CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ {full} $$")
-        spoilt.ask("CREATE TRIGGER full_disk BEFORE INSERT ON pipeline.attempts EXECUTE FUNCTION full_disk()")
-
-    spoilt.project.sign("go")
-    until(lambda: worker.said("work stands still"), "it met the fault")
-    assert spoilt.count("done") == 0
-    if fault == "read only":
-        spoilt.read_only(False)
-    else:
-        spoilt.ask("DROP TRIGGER full_disk ON pipeline.attempts")
-    until(lambda: spoilt.count("done") == 1, "it is recorded", 40)
-
-    until(lambda: worker.said("the database is back"), "it says so")
-    assert spoilt.ask("SELECT outcome FROM pipeline.attempts WHERE stage = 'generate'") == [("done",)]
-    assert spoilt.project.signs("runs-") == ["l-1"]
-    assert worker.stop() == 0
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("pgbouncer") is None, reason="no pgbouncer here: apt-get install pgbouncer")
-def test_o31_eight_workers_through_a_pool_of_three(pooled: Door) -> None:
-    """A pooler in transaction mode, far fewer sessions than connections: all of it works, with nothing to be set."""
-    said = pooled("run", "--site", "demo", "--workers", "8")
-
-    assert said.code == 0, said
-    assert said.out.startswith("demo: 30 of 30 topics live\n")
-    assert "away" not in said.err
-
-
-def test_o32_a_forked_process_opens_connections_of_its_own(scratch: Scratch, name: str) -> None:
-    """An engine that was used before the fork is used on both sides of it: two server processes, no disturbance."""
-    engine = db.make_engine(scratch.url(name, "pipeline"), schema=SCHEMA, connections=2, name="forked")
-    ask = text("SELECT pg_backend_pid()")
-    with engine.begin() as connection:
-        mine = connection.scalar(ask)
-    reader, writer = os.pipe()
-
-    child = os.fork()
-    if child == 0:  # as little as possible: this is a copy of the test run
-        try:
-            with engine.begin() as connection:
-                os.write(writer, str(connection.scalar(ask)).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    theirs = int(os.read(reader, 100) or b"0")
-    os.waitpid(child, 0)
-    os.close(reader)
-
-    with engine.begin() as connection:
-        assert connection.scalar(ask) == mine
-    assert theirs not in (0, mine)
-    engine.dispose()
-
-
-def test_o34_nothing_is_sent_through_the_notification_queue() -> None:
-    """No statement of ours listens or notifies, so no queue can fill, and no transaction can hold it up."""
-    sources = [path for folder in ("pipeline", "alembic") for path in (ROOT / folder).rglob("*.py")]
-
-    found = [path.name for path in sources if re.search(r"\b(pg_notify|NOTIFY|LISTEN)\b", path.read_text())]
-
-    assert found == []
 
 
 @pytest.mark.slow
@@ -591,36 +282,3 @@ def test_o54_json_is_whole_whatever_the_width(
             found = said.json
             if words.startswith("topics list"):
                 assert [topic["title"] for topic in found["topics"]] == titles
-
-
-def test_a_lost_connection_charges_nobody(spoilt: Spoilt) -> None:
-    """A stage asks the corpus on a connection that the server has ended: its job comes again a second later, with all
-    its attempts."""
-    spoilt.project.stages(
-        """
-        class Generate(Stage):
-            def run(self, topic, ctx):
-                ctx.corpus.unknown({"b/"})
-                sign("asks")
-                if not signed("ended", ctx):
-                    return Retry("stopped")
-                ctx.corpus.unknown({"a/"})
-                return Done(draft=draft(topic))
-
-
-        PIPELINE = (Generate,)
-        """
-    )
-    spoilt.make.site(stages=ONE)
-    spoilt.services.planning.plan(spoilt.make.site_id, [spoilt.make.row("l", 1)])
-    worker = spoilt.project.worker()
-    spoilt.project.until_signs("asks", 1)
-    assert spoilt.end_sessions("pipeline stages") == 1
-
-    spoilt.project.sign("ended")
-    until(lambda: spoilt.count("done") == 1, "it is done")
-
-    tried = spoilt.ask("SELECT outcome FROM pipeline.attempts ORDER BY fence")
-    assert tried == [("snoozed",), ("done",)]
-    assert spoilt.ask("SELECT attempts FROM pipeline.jobs WHERE topic_id IS NOT NULL") == [(1,)]
-    assert worker.stop() == 0
