@@ -27,6 +27,7 @@ from pipeline.errors import DatabaseError, UsageError
 
 OLDEST_SERVER = 15
 PREPARE_AFTER = 5  # runs of a statement on one connection
+LOCKED = "55P03"  # a lock was waited for too long
 PATIENCE = 60.0  # seconds that a statement may take
 AT_WORK = 20.0  # the same where a worker claims and acknowledges: it should soon know that nobody answers
 SILENCE = 5.0  # seconds beyond it: a server that is there has ended the statement by then
@@ -37,7 +38,7 @@ Prepare = Literal["auto", "always", "never"]
 # the styles of dates and intervals, of which the driver understands one each.
 LIMITS = (
     "SET LOCAL statement_timeout = '{patience:g}s'; SET LOCAL lock_timeout = '{lock:g}s';"
-    " SET LOCAL idle_in_transaction_session_timeout = '60s'; SET LOCAL synchronous_commit = on;"
+    " SET LOCAL idle_in_transaction_session_timeout = '20s'; SET LOCAL synchronous_commit = on;"
     " SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'"
 )
 

@@ -29,13 +29,17 @@ class Rota:
         self.loners: list[Key] = []
         self._turn = 0
 
-    def loner(self, readable: Collection[int]) -> list[Prefix]:
+    def note_loners(self, found: Sequence[Key], readable: Collection[int]) -> None:
+        """Note where a job waits which runs by itself, of what this worker can do."""
+        known = {*self._stages.pipeline, ASSEMBLE}
+        self.loners = [key for key in found if key[0] in readable and key[1] in known]
+
+    def loner(self) -> list[Prefix]:
         """The prefix that has waited longest with a job which runs by itself, to ask for that one; or none."""
-        for key in self.loners:
-            if key[0] in readable and (key[1] in self._stages.pipeline or key[1] == ASSEMBLE):
-                self.loners.remove(key)  # the next look names it again
-                return [Prefix(*key, share=1, lease=self._lease(key[1]))]
-        return []
+        if not self.loners:
+            return []
+        key = self.loners.pop(0)  # the next look names it again
+        return [Prefix(*key, share=1, lease=self._lease(key[1]))]
 
     def shares(self, room: int, readable: Collection[int]) -> list[Prefix]:
         """Which prefixes of the ``readable`` sites to ask, later stages first; shares sum to the room, sites take

@@ -88,13 +88,13 @@ TRANSITIONS: dict[str, Transition] = {
         _t("renew", {S.RESERVED}, {S.RESERVED}, Guard.TOKEN),
         _t("advance", {S.RESERVED}, {S.PENDING, S.WAITING, S.DONE, S.CANCELLED}, Guard.TOKEN),
         _t("reject", {S.RESERVED}, {S.PENDING, S.WAITING, S.REPAIR, S.CANCELLED}, Guard.TOKEN),
-        _t("retry", {S.RESERVED}, {S.PENDING, S.FAILED, S.SKIPPED, S.CANCELLED}, Guard.TOKEN),
-        _t("snooze", {S.RESERVED}, {S.PENDING, S.CANCELLED}, Guard.TOKEN),
+        _t("retry", {S.RESERVED}, {S.PENDING, S.WAITING, S.FAILED, S.SKIPPED, S.CANCELLED}, Guard.TOKEN),
+        _t("snooze", {S.RESERVED}, {S.PENDING, S.WAITING, S.CANCELLED}, Guard.TOKEN),
         _t("hold", {S.RESERVED}, {S.WAITING, S.CANCELLED}, Guard.TOKEN),
         _t("fail", {S.RESERVED}, {S.FAILED, S.SKIPPED, S.CANCELLED}, Guard.TOKEN),
         _t("repair", {S.RESERVED}, {S.REPAIR, S.CANCELLED}, Guard.TOKEN),
-        _t("release", {S.RESERVED}, {S.PENDING, S.REPAIR, S.CANCELLED}, Guard.TOKEN),
-        _t("reap", {S.RESERVED}, {S.PENDING, S.REPAIR, S.CANCELLED}, Guard.LEASE),
+        _t("release", {S.RESERVED}, {S.PENDING, S.WAITING, S.REPAIR, S.CANCELLED}, Guard.TOKEN),
+        _t("reap", {S.RESERVED}, {S.PENDING, S.WAITING, S.REPAIR, S.CANCELLED}, Guard.LEASE),
         _t("cancel", LIVE, {S.CANCELLED}, Guard.STATE, keeps={S.RESERVED}),  # asked to stop
         _t("approve", {S.WAITING}, {S.WAITING, S.PENDING}, Guard.STATE),  # what is on hold
         _t("requeue", {S.FAILED, S.REPAIR, S.CANCELLED}, {S.WAITING, S.PENDING}, Guard.STATE),

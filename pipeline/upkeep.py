@@ -16,26 +16,37 @@ from sqlalchemy.exc import DBAPIError
 from pipeline.build import Services
 from pipeline.db import reason, sqlstate
 from pipeline.holder import is_gone
-from pipeline.service.acknowledging import Settled, both
+from pipeline.service.acknowledging import Fate, Settled, both
+from pipeline.service.work import Expired, Patience
 
 T = TypeVar("T")
 
 log = logging.getLogger("pipeline")
 
 QUIET = 60.0  # seconds between two lines about one thing
+WAIT = 1.0  # seconds for gates that others have locked, in all; the rest is left for the next time
 
 
 def reap(services: Services, site_id: int | None = None) -> Settled:
     """Take back reservations whose lease is over, and at once those of processes of this machine that are gone.
 
-    One that cannot be written is told and left: it keeps nobody else.
+    One that cannot be written is told and left: it keeps nobody else. Nor does one behind a gate that another has
+    locked: it is waited for last, and not for long.
     """
+    found = [one for one in services.work.expired(site_id) if one.over or is_gone(one.holder)]
     settled = Settled()
-    for one in services.work.expired(site_id):
-        if one.over or is_gone(one.holder):
-            step = partial(services.work.reap, [one], holder_is_gone=not one.over)
-            settled = both(settled, guarded(f"job {one.job_id} cannot be taken back", step) or Settled())
+    for one in found:
+        settled = both(settled, _reap(services, one, Patience.NONE))
+    until = time.monotonic() + WAIT
+    for one in found:
+        if settled.fates.get(one.fence) is Fate.BUSY and time.monotonic() < until:
+            settled = both(settled, _reap(services, one, Patience.A_MOMENT))
     return settled
+
+
+def _reap(services: Services, one: Expired, patience: Patience) -> Settled:
+    step = partial(services.work.reap, [one], holder_is_gone=not one.over, patience=patience)
+    return guarded(f"job {one.job_id} cannot be taken back", step) or Settled()
 
 
 _told: dict[str, float] = {}

@@ -166,7 +166,7 @@ class Worker:
             self._services.roster.see(self._name, os.getpid(), self._only, self._stages.leases())
             self._rota.ready |= self._upkeep.run()
         self._rota.ready |= set(self._services.work.prefixes(site_id))
-        self._rota.loners = self._services.work.loners(site_id)
+        self._rota.note_loners(self._services.work.loners(site_id), self._sites)
         if not self._rota.loners or not self._held:
             self._waited_since = time.monotonic()
         self._rota.floors.clear()
@@ -195,7 +195,7 @@ class Worker:
         """Reserve what there is room for. Who was lost with its worker again and again may be what kills: it is taken
         when nothing else is in hand, and nothing beside it."""
         if not self._held:
-            self._alone = self._take_up(self._rota.loner(self._sites), Which.ALONE)
+            self._alone = self._take_up(self._rota.loner(), Which.ALONE)
             if self._alone:
                 return True
         if self._alone or time.monotonic() - self._waited_since > LONELY:

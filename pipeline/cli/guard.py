@@ -65,8 +65,11 @@ def _defect(error: BaseException) -> int:
     if os.environ.get("PIPELINE_DEBUG"):
         say("".join(traceback.format_exception(error)).rstrip())
     if _is_of_the_database(error):
-        from pipeline.db import reason
+        from pipeline.db import LOCKED, reason, sqlstate
 
+        if sqlstate(error) == LOCKED:
+            say("error: somebody else holds what this needs: another command, or an application's open plan; try again")
+            return 1
         say(f"error: the database refused: {safe(reason(error))}")
         return DATABASE
     if isinstance(error, OSError) and error.filename:

@@ -84,7 +84,8 @@ def set_stage(
         out(f"stage {safe(name)} has {shown('width', done.after)} already")
     else:
         change = f"{shown('width', done.before)} → {shown('width', done.after, name=False)}"
-        moved = f"; {count(done.jobs, 'job')} {'would move' if dry_run else 'moved'} by that" if done.jobs else ""
+        judged = "would be" if dry_run else "was" if done.jobs == 1 else "were"
+        moved = f"; {count(done.jobs, 'idle job')} {judged} judged anew" if done.jobs else ""
         out(f"stage {safe(name)}{' would have' if dry_run else ''}: {change}{moved}")
 
 

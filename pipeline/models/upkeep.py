@@ -63,7 +63,11 @@ class Event(Base):
     """What a person or upkeep did to a job, lane or site; append-only."""
 
     __tablename__ = "events"
-    __table_args__ = (Index("ix_events_job", "job_id", "id", postgresql_where=text("job_id IS NOT NULL")),)
+    __table_args__ = (
+        Index("ix_events_job", "job_id", "id", postgresql_where=text("job_id IS NOT NULL")),
+        # Who paused a lane or a site.
+        Index("ix_events_house", "lane_id", "site_id", "id", postgresql_where=text("job_id IS NULL")),
+    )
 
     id: Mapped[identity]
     at: Mapped[born]

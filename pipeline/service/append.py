@@ -142,9 +142,11 @@ class _Appending:
         if not names:
             return
         named = {**self._at, **bound(names=sorted(names))}
-        made = yield append.put_lanes(), named
-        if made:
-            yield append.put_gates(), bound(lanes=[lane_id for (lane_id,) in made])
+        if (yield append.missing(), named):
+            yield append.share_stages(), self._at  # before the lanes: in this order everybody takes them
+            made = yield append.put_lanes(), named
+            if made:
+                yield append.put_gates(), bound(lanes=[lane_id for (lane_id,) in made])
         locked = yield append.lock_lanes(), named
         for lane_id, name, state, position in locked:
             if state == "closed":

@@ -40,12 +40,12 @@ class Service:
         with self._engine.connect() as connection, connection.begin():
             yield connection
 
-    def _write(self, body: Callable[[Connection], T], *, dry_run: bool = False) -> T:
+    def _write(self, body: Callable[[Connection], T], *, dry_run: bool = False, tries: int = TRIES) -> T:
         """Run ``body`` in a transaction of its own; all of it again when it lost to another, a few times.
 
         With ``dry_run`` it is judged by the very same statements, and then nothing of it is kept.
         """
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, tries + 1):
             try:
                 with self._engine.connect() as connection, connection.begin() as transaction:
                     answer = body(connection)
@@ -53,7 +53,7 @@ class Service:
                         transaction.rollback()
                     return answer
             except DBAPIError as error:
-                if sqlstate(error) not in PASSING or attempt == TRIES:
+                if sqlstate(error) not in PASSING or attempt == tries:
                     raise
             time.sleep(random.uniform(0.01, 0.2))
         raise AssertionError("unreachable")

@@ -325,6 +325,8 @@ class _Look:
             gate = self.one(explain.gate(), gate_id=head.gate_id) if head.gate_id is not None else None
             if gate is not None and gate.head is not None and gate.head != head.id:
                 because = [Reason("behind", f"waits at {head.stage} behind job {gate.head}", head.since, gate.head)]
+            elif gate is not None and gate.width is not None and gate.used >= gate.width:
+                because = [self._full(head, gate)]
             else:
                 because = [Reason("promotable", f"its turn at {head.stage} has come", head.since, head.id, head.topic)]
         commands = tuple(dict.fromkeys(c for reason in because for c in reason.commands))

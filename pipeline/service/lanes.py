@@ -99,30 +99,33 @@ class Lanes(Service):
     def settle(self, site_id: int) -> int:
         """Take the turn from what became pending in lanes that are not active; returns how many.
 
-        A worker's retry, or its step to a stage without limit, looks at no lane. Nothing is to be freed in turn: rows
-        wait for no gate and no person only while a pause holds its lane's row.
+        A worker's retry, or its step to a stage without limit, looks at no lane. Lanes that others hold just now are
+        left for the next time: workers wait for none. Nothing is to be freed in turn: rows wait for no gate and no
+        person only while a pause holds its lane's row.
         """
         with self._reading() as connection:
             found = connection.execute(lanes.strays(), bound(site_id=site_id)).all()
         return sum(self._write(lambda cn, name=row.name: self._settle(cn, site_id, name)) for row in found)  # type: ignore[misc]
 
     def _settle(self, connection: Connection, site_id: int, lane: str) -> int:
-        row = connection.execute(lanes.lock(), bound(site_id=site_id, name=lane)).one_or_none()
+        row = connection.execute(lanes.lock_if_free(), bound(site_id=site_id, name=lane)).one_or_none()
         if row is None or row.state == "active":
             return 0
         at = bound(site_id=site_id, lane_id=row.id)
-        connection.execute(lanes.lock_gates(), at).all()
+        wanted = connection.execute(lanes.gate_ids(), at).scalars().all()
+        if len(self._lock_gates(connection, wanted, wait=False)) < len(wanted):
+            return 0
         return len(connection.execute(lanes.demote(), at).all())
 
     def _turn(self, connection: Connection, verb: str, site_id: int, lane: str, actor: str, reason: str) -> Turned:
         sources, after = _TURNS[verb]
         row = connection.execute(lanes.lock(), bound(site_id=site_id, name=lane)).one_or_none()
         if row is None:
-            raise NotFound(f"no lane {lane!r} in this site; see: pipeline lanes list")
+            raise NotFound(f"no lane {lane!r} in this site; see: pipeline lanes list --site SITE")
         at = bound(site_id=site_id, lane_id=row.id)
         locked: Sequence[int] = connection.execute(lanes.lock_gates(), at).scalars().all()
         if row.state not in sources:
-            hint = "; open it: pipeline lanes open" if row.state == "closed" and after != "closed" else ""
+            hint = "; open it: pipeline lanes open SITE/LANE" if row.state == "closed" and after != "closed" else ""
             raise Refused(f"lane {lane!r} is {row.state}{' already' if row.state == after else ''}{hint}")
         connection.execute(lanes.turn(), {**at, **bound(state=after)})
         moved = {r.id for r in connection.execute(lanes.free(self._clock) if after == "active" else lanes.demote(), at)}

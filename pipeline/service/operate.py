@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Select
 
 from pipeline.errors import NotFound, Refused
 from pipeline.service.base import TRIES, Service, clean
-from pipeline.sql import lanes, operate, reads
+from pipeline.sql import lanes, operate, plan, reads
 from pipeline.sql.batch import bound
-from pipeline.states import ASSEMBLE, TRANSITIONS, JobState
+from pipeline.states import ASSEMBLE, TRANSITIONS, JobState, StageState
 from pipeline.views import JobView
 
 AT_ONCE = 500  # jobs that a filter moves in one transaction
@@ -119,13 +119,25 @@ class Operate(Service):
             everything = bound(lane_id=None, at=None, error_class=None, states=None)
             return self._patiently(verb, sorted(set(jobs)), {**values, **everything}, dry_run, all_or_none=True)
         values |= self._conditions(jobs)
-        with self._reading() as connection:
-            asked = {**values, **bound(site_id=jobs.site_id, sources=sorted(verb.sources))}
-            ids = list(connection.execute(operate.candidates(), asked).scalars())
-        moved: list[Moved] = []
-        for start in range(0, len(ids), AT_ONCE):
-            moved += self._patiently(verb, ids[start : start + AT_ONCE], values, dry_run, all_or_none=False)
-        return moved
+        asked = {**values, **bound(site_id=jobs.site_id, sources=sorted(verb.sources))}
+        moved: dict[int, Moved] = {}
+        first: set[int] = set()
+        # Again for those that still match and were not moved: they came to a gate, or changed hands, under our eyes.
+        for round_ in range(TRIES):
+            before = len(moved)
+            with self._reading() as connection:
+                found = connection.execute(operate.candidates(), asked).all()
+            first = first or {row.id for row in found}  # not what comes to match later: that would never end
+            ids = [row.id for row in found if row.id in first - moved.keys() and row.topic_id is not None]
+            own = [row.id for row in found if row.id in first - moved.keys() and row.topic_id is None]
+            for start in range(0, len(ids), AT_ONCE):
+                batch = self._patiently(verb, ids[start : start + AT_ONCE], values, dry_run, all_or_none=False)
+                moved |= {m.job_id: m for m in batch}
+            for job_id in own:
+                moved |= {m.job_id: m for m in self._patiently(verb, [job_id], values, dry_run, all_or_none=False)}
+            if not (ids or own) or (round_ and len(moved) == before):
+                break
+        return [moved[job_id] for job_id in sorted(moved)]
 
     def _conditions(self, wanted: Filter) -> dict[str, Any]:
         """The filter as parameters, by which each write asks again. Raises NotFound for a lane that is not there."""
@@ -135,7 +147,7 @@ class Operate(Service):
                 named = bound(site_id=wanted.site_id, name=wanted.lane)
                 lane_id = connection.execute(lanes.named(), named).scalar_one_or_none()
             if lane_id is None:
-                raise NotFound(f"no lane {wanted.lane!r} in this site; see: pipeline lanes list")
+                raise NotFound(f"no lane {wanted.lane!r} in this site; see: pipeline lanes list --site SITE")
         states = sorted(wanted.states) or None
         return bound(lane_id=lane_id, at=wanted.stage, error_class=wanted.error_class, states=states)
 
@@ -151,21 +163,23 @@ class Operate(Service):
         return self._write(lambda cn: self._move(cn, verb, given, all_or_none), dry_run=dry_run)
 
     def _move(self, connection: Connection, verb: _Verb, values: dict[str, Any], all_or_none: bool) -> list[Moved]:
-        if verb.enters:
-            connection.execute(operate.share_lanes(), values).all()
+        if verb.force:
+            self._hold_sites(connection, values)
+        if verb.enters or verb.whole_lane:
+            connection.execute(operate.share_lanes(wait=True), values).all()
         touched = operate.gates_touched(whole_lane=verb.whole_lane, entering=verb.enters)
         locked = self._lock_gates(connection, list(connection.execute(touched, values).scalars()))
         given = {**values, "gates": locked}
-        taken: set[int] = set()
-        if verb.name == "skip" and verb.force:
-            # In this order and at once: cancelled, it would halt its lane; reserved, it cannot be skipped.
-            given, taken = self._take(connection, given)
-        moved = [
-            Moved(row.id, JobState.RESERVED if row.id in taken else JobState(row.from_state), JobState(row.to_state),
-                  row.stage)
-            for row in connection.execute(verb.statement, given)
-        ]  # fmt: skip
         ids = values["p_ids"]
+        moved = []
+        if verb.name == "skip" and verb.force:
+            # At once: cancelled, it would halt its lane; reserved, it cannot be skipped.
+            moved = self._take(connection, verb, given)
+            given |= bound(ids=sorted(set(ids) - {m.job_id for m in moved}))
+        moved += [
+            Moved(row.id, JobState(row.from_state), JobState(row.to_state), row.stage)
+            for row in connection.execute(verb.statement, given)
+        ]
         if all_or_none and len(moved) < len(ids):
             # The transaction ends with the refusal.
             self._refuse(connection, verb, ids, {m.job_id for m in moved})
@@ -176,15 +190,25 @@ class Operate(Service):
             self._look_again(connection, sorted(connection.execute(operate.sites_of(), bound(ids=ended)).scalars()))
         return [replace(m, to_state=JobState.PENDING) if m.job_id in promoted else m for m in moved]
 
-    def _take(self, connection: Connection, given: dict[str, Any]) -> tuple[dict[str, Any], set[int]]:
-        """Cancel those that are reserved; what the skip that follows is to be given, and their ids."""
+    def _take(self, connection: Connection, verb: _Verb, given: dict[str, Any]) -> list[Moved]:
+        """Skip those that are reserved: cancelled first, which takes them from their holders."""
         states = given["p_states"]
         if states is not None and JobState.RESERVED not in states:
-            return given, set()
+            return []
         reserved = {**given, **bound(states=[JobState.RESERVED])}
-        rows = connection.execute(operate.cancel_now(self._clock), reserved)
-        wider = None if states is None else [*states, JobState.CANCELLED]
-        return {**given, **bound(states=wider)}, {row.id for row in rows}
+        taken = [row.id for row in connection.execute(operate.cancel_now(self._clock), reserved)]
+        skipped = connection.execute(verb.statement, {**given, **bound(ids=taken, states=None)})
+        return [Moved(row.id, JobState.RESERVED, JobState(row.to_state), row.stage) for row in skipped]
+
+    def _hold_sites(self, connection: Connection, values: dict[str, Any]) -> None:
+        """Lock the sites of their own jobs first, as the end of an assembly does, which it may meet. Raises Refused for
+        a mixture: a page's end locks its site last."""
+        rows = connection.execute(operate.kinds(), values).all()
+        own = [row for row in rows if row.topic_id is None]
+        if own and len(own) < len(rows):
+            raise Refused(f"job {own[0].id} is a site's own; with --force name it by itself")
+        if own:
+            connection.execute(plan.lock_sites(), bound(site_ids=sorted({row.site_id for row in own}))).all()
 
     def _refuse(self, connection: Connection, verb: _Verb, wanted: Sequence[int], moved: set[int]) -> None:
         """Raise the reason why the first job that was not moved was not."""
@@ -203,13 +227,17 @@ class Operate(Service):
             hint = hints.get((verb.name, row.state), "")
             raise Refused(f"job {missing} is {row.state}; only {allowed} can be {verb.past}{hint}")
         if verb.name == "approve":
-            raise Refused(f"job {missing} waits for its turn, not for a person; see why: pipeline explain")
+            raise Refused(
+                f"job {missing} waits for its turn, not for a person; see why: pipeline explain {row.site}/{row.topic}"
+            )
         if verb.name == "requeue" and verb.stage is not None:
             raise Refused(f"job {missing}: site {row.site} has no stage {verb.stage!r}")
         if verb.name == "requeue" and row.error_class == "rejected":
+            stages = connection.execute(plan.known_stages(), bound(site_id=row.site_id))
+            first = next((stage.name for stage in stages if stage.state != StageState.RETIRED), "NAME")
             raise Refused(
                 f"job {missing} was rejected in its last round: its draft must be made again;"
-                f" mend its row, then: pipeline jobs requeue {missing} --stage generate"
+                f" mend its row, then: pipeline jobs requeue {missing} --stage {first}"
             )
         if verb.name == "requeue":
             raise _Overtaken(

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, insert, update
 from pipeline.errors import NotFound, Refused, StagesError
 from pipeline.project.site import Site
 from pipeline.service.base import Service, clean
-from pipeline.sql import gates, plan, reads, stages as order
+from pipeline.sql import gates, operate, plan, reads, stages as order
 from pipeline.sql.batch import bound
 from pipeline.sql.tables import events, stages
 from pipeline.states import LIVE, JobState, StageState
@@ -79,21 +79,39 @@ class Order(Service):
         hand. Raises StagesError when ``PIPELINE`` cannot be reconciled with the order that jobs already follow.
         """
 
-        def body(connection: Connection) -> int:
-            values = bound(
-                slug=site.slug,
-                name=site.name,
-                base_url=site.base_url,
-                time_zone=site.time_zone,
-                locale=site.locale,
-                settings={"lanes": dict(site.lanes), "paths": dict(site.paths), "fingerprints": prints},
-            )
-            site_id = int(connection.execute(plan.put_site(), values).one().id)
-            self._register_stages(connection, site_id, specs)
-            self._make_gates(connection, site_id)
-            return site_id
+        values = bound(
+            slug=site.slug,
+            name=site.name,
+            base_url=site.base_url,
+            time_zone=site.time_zone,
+            locale=site.locale,
+            settings={"lanes": dict(site.lanes), "paths": dict(site.paths), "fingerprints": prints},
+        )
+        site_id = int(self._write(lambda cn: cn.execute(plan.put_site(), values).one()).id)
+        # In another transaction: workers wait for the site's row, and this may wait for whoever makes a lane.
+        made = self._write(lambda connection: self._arrange(connection, site_id, specs))
+        if made:
+            self._write(lambda connection: self._catch_up(connection, made))
+        return site_id
 
-        return self._write(body)
+    def _arrange(self, connection: Connection, site_id: int, specs: Sequence[StageSpec]) -> list[int]:
+        """Add the stages that are new, and make the gates that are missing; the ids of those."""
+        at = bound(site_id=site_id)
+        known = {row.name for row in connection.execute(plan.known_stages(), at)}
+        adds = not {spec.name for spec in specs} <= known
+        if adds and not connection.execute(order.lock(), at).all():
+            connection.execute(plan.lock_sites(), bound(site_ids=[site_id])).all()  # a new site: nobody works there yet
+        self._register_stages(connection, site_id, specs)
+        if adds:
+            connection.execute(plan.touch_stages(), at)
+            connection.execute(plan.lock_lanes(), at).all()
+        return self._make_gates(connection, site_id)
+
+    def _catch_up(self, connection: Connection, made: Sequence[int]) -> None:
+        """When workers that did not know of these gates have ended: what they left is passed, the head has its turn."""
+        locked = self._lock_gates(connection, made)
+        connection.execute(plan.await_reserved(), {"gates": locked}).all()
+        self._give_turns(connection, locked)
 
     def _register_stages(self, connection: Connection, site_id: int, specs: Sequence[StageSpec]) -> None:
         known = {row.name: row for row in connection.execute(plan.known_stages(), bound(site_id=site_id))}
@@ -126,11 +144,12 @@ class Order(Service):
                     .values(max_attempts=spec.max_attempts)
                 )
 
-    def _make_gates(self, connection: Connection, site_id: int) -> None:
+    def _make_gates(self, connection: Connection, site_id: int) -> list[int]:
         """Make the gates that are missing, before anybody can come to their stage; each begins behind what is over."""
         made = list(connection.execute(plan.put_gates(), bound(site_id=site_id)).scalars())
         if made:
             connection.execute(gates.move_passed(), {"gates": made})
+        return made
 
     def order(self, site_id: int) -> list[StageRow]:
         """The site's stages in their order, those that were taken out as well."""
@@ -159,7 +178,7 @@ class Order(Service):
         """
 
         def body(connection: Connection) -> tuple[str | None, int]:
-            connection.execute(order.lock(), bound(site_id=site_id)).one()
+            connection.execute(order.lock(), bound(site_id=site_id)).all()
             rows = _rows(connection, site_id)
             row = _named(rows, name)
             active = [r for r in rows if r.state is not StageState.RETIRED and r.name != name]
@@ -187,7 +206,7 @@ class Order(Service):
         """Bring a stage back to its old place, for jobs that have not passed it. Raises NotFound and Refused."""
 
         def body(connection: Connection) -> None:
-            connection.execute(order.lock(), bound(site_id=site_id)).one()
+            connection.execute(order.lock(), bound(site_id=site_id)).all()
             if _named(_rows(connection, site_id), name).state is not StageState.RETIRED:
                 raise Refused(f"stage {name!r} is not retired")
             self._set(connection, site_id, name, StageState.ACTIVE, "restore", actor, reason)
@@ -207,7 +226,7 @@ class Order(Service):
         before, verb = (StageState.ACTIVE, "pause") if after is StageState.PAUSED else (StageState.PAUSED, "resume")
 
         def body(connection: Connection) -> None:
-            connection.execute(order.lock(), bound(site_id=site_id)).one()
+            connection.execute(order.lock(), bound(site_id=site_id)).all()
             state = _named(_rows(connection, site_id), name).state
             if state is not before:
                 raise Refused(f"stage {name!r} is {state}{' already' if state is after else ''}")
@@ -240,6 +259,9 @@ class Order(Service):
         ids = list(connection.execute(order.left_behind(), at_site).scalars())
         if not ids:
             return 0
+        # A lane whose gates are being made just now is left for the next time.
+        lanes = connection.execute(operate.share_lanes(wait=wait), bound(ids=ids)).scalars().all()
+        ids = list(connection.execute(operate.in_lanes(), bound(ids=ids, lane_ids=list(lanes))).scalars())
         values: dict[str, Any] = bound(ids=ids, actor=clean(actor, 200))
         wanted = list(connection.execute(order.gates_touched(), values).scalars())
         locked = self._lock_gates(connection, wanted, wait=wait)

@@ -90,9 +90,9 @@ class Places(Service):
             lanes = connection.execute(places.lock_lanes(), bound(site_id=site_id, names=[row.lane, lane])).all()
             target = next((x for x in lanes if x.name == lane), None)
             if target is None:
-                raise NotFound(f"no lane {lane!r} in this site; see: pipeline lanes list")
+                raise NotFound(f"no lane {lane!r} in this site; see: pipeline lanes list --site SITE")
             if target.state == LaneState.CLOSED:
-                raise Refused(f"lane {lane!r} is closed; open it first: pipeline lanes open")
+                raise Refused(f"lane {lane!r} is closed; open it first: pipeline lanes open SITE/LANE")
             gates = connection.execute(places.lock_gates(), bound(lane_ids=[x.id for x in lanes])).all()
             row = self._still_in(connection, site_id, slug, row.lane)
             _refuse_over(row, slug)
@@ -120,9 +120,9 @@ class Places(Service):
         def body(connection: Connection) -> Moved:
             lanes = connection.execute(places.lock_lanes(), bound(site_id=site_id, names=[topic.lane])).all()
             if not lanes:
-                raise NotFound(f"no lane {topic.lane!r} in this site; see: pipeline lanes list")
+                raise NotFound(f"no lane {topic.lane!r} in this site; see: pipeline lanes list --site SITE")
             if lanes[0].state == LaneState.CLOSED:
-                raise Refused(f"lane {topic.lane!r} is closed; open it first: pipeline lanes open")
+                raise Refused(f"lane {topic.lane!r} is closed; open it first: pipeline lanes open SITE/LANE")
             gates = connection.execute(places.lock_gates(), bound(lane_ids=[lanes[0].id])).all()
             mate = self._still_in(connection, site_id, before, topic.lane)
             locked = [g.id for g in gates]
@@ -139,13 +139,13 @@ class Places(Service):
         """The topic and its pass at the end of the lane; nobody has got a turn yet."""
         at_site = bound(site_id=site_id)
         if connection.execute(places.topic(), {**at_site, **bound(slug=topic.slug)}).one_or_none() is not None:
-            raise Refused(f"topic {topic.slug!r} is planned already; move it: pipeline topics move")
+            raise Refused(f"topic {topic.slug!r} is planned already; move it: pipeline topics move SITE/SLUG")
         new = {
             "n": 0, "lane": topic.lane, "slug": topic.slug, "path": topic.path, "title": topic.title,
             "type": topic.type, "brief": dict(topic.brief), "input_hash": topic.input_hash,
         }  # fmt: skip
         added = connection.execute(plan.add_topics(), {**at_site, "topics": [new]}).one()
-        connection.execute(plan.count_positions(), at_site)
+        connection.execute(plan.count_positions(), {**at_site, **bound(names=[topic.lane])})
         wanted = {"ids": rows([{"id": added.id}]), "gates": list(locked)}
         connection.execute(plan.add_jobs(self._clock), {**at_site, **wanted})
 
@@ -193,14 +193,16 @@ class Places(Service):
     def _topic(self, connection: Connection, site_id: int, slug: str) -> Any:
         row = connection.execute(places.topic(), bound(site_id=site_id, slug=slug)).one_or_none()
         if row is None:
-            raise NotFound(f"no topic {slug!r} is planned in this site; see: pipeline topics list")
+            raise NotFound(f"no topic {slug!r} is planned in this site; see: pipeline topics list --site SITE")
         return row
 
     def _still_in(self, connection: Connection, site_id: int, slug: str, lane: str) -> Any:
         """The topic, read again under the locks. Raises Refused when it is of another lane."""
         row = self._topic(connection, site_id, slug)
         if row.lane != lane:
-            raise Refused(f"topic {slug!r} is in lane {row.lane!r}, not in {lane!r}; see: pipeline topics list")
+            raise Refused(
+                f"topic {slug!r} is in lane {row.lane!r}, not in {lane!r}; see: pipeline topics list --site SITE"
+            )
         return row
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 from pipeline.errors import NotFound
 from pipeline.service.decision import decide
 from pipeline.service.order import GAP, Order, StageSpec
-from pipeline.sql import plan
+from pipeline.sql import append, places, plan
 from pipeline.sql.batch import bound, rows
 from pipeline.states import LaneState
 from pipeline.views import Planned, TopicRow
@@ -30,9 +30,13 @@ class Planning(Order):
 
     def _plan(self, connection: Connection, site_id: int, topics: Sequence[TopicRow]) -> Planned:
         at_site = bound(site_id=site_id)
-        names = [{"name": name} for name in sorted({t.lane for t in topics})]
-        connection.execute(plan.put_lanes(), {**at_site, "names": names})
-        locked = {row.name: row.state for row in connection.execute(plan.lock_lanes(), at_site)}
+        names = sorted({t.lane for t in topics})
+        named = {**at_site, **bound(names=names)}
+        if connection.execute(append.missing(), named).all():
+            connection.execute(append.share_stages(), at_site).all()
+            connection.execute(plan.put_lanes(), {**at_site, "names": [{"name": name} for name in names]})
+        # Only its own: others may be held by an application that plans there.
+        locked = {row.name: row.state for row in connection.execute(places.lock_lanes(), named)}
         if not {t.lane for t in topics} <= set(locked):
             raise NotFound("the site was removed from the database meanwhile; nothing was planned: run it again")
         self._make_gates(connection, site_id)
@@ -53,7 +57,7 @@ class Planning(Order):
             ]  # fmt: skip
             added = connection.execute(plan.add_topics(), {**at_site, "topics": batch})
             ids.extend(row.id for row in added)
-            connection.execute(plan.count_positions(), at_site)
+            connection.execute(plan.count_positions(), named)
         changes = [
             {"id": known[t.slug].id, "title": t.title, "type": t.type, "brief": dict(t.brief),
              "input_hash": t.input_hash, "again": int(not known[t.slug].busy)}

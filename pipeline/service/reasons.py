@@ -197,6 +197,9 @@ def _pending(job: Any, scene: Scene, *, shut: bool) -> list[Reason]:
     nobody = _nobody(job, scene)
     if nobody:
         return nobody
+    if job.alone:
+        text = f"due at {job.stage} for {ago(due)}; it was lost with its worker, so only one with empty hands takes it"
+        return [_reason(job, "alone", text, since=job.run_at)]
     if due > scene.overdue_seconds:
         text = f"due at {job.stage} for {ago(due)}, and no worker took it: all may be busy; see: pipeline status"
         return [_reason(job, "overdue", text, since=job.run_at, commands=[f"pipeline status --site {scene.site}"])]

@@ -109,10 +109,10 @@ class Widths(Service):
         """Change the width of a stage in all lanes of a site that have none of their own; None is no limit."""
 
         def body(connection: Connection) -> Changed:
-            connection.execute(plan.lock_lanes(), bound(site_id=site_id)).all()
             known = _stage(connection, site_id, stage)
-            locked = connection.execute(sites.lock_gates(), bound(site_id=site_id)).scalars().all()
             connection.execute(widths.set_stage(), bound(site_id=site_id, stage=stage, width=width))
+            connection.execute(plan.lock_lanes(), bound(site_id=site_id)).all()
+            locked = connection.execute(sites.lock_gates(), bound(site_id=site_id)).scalars().all()
             found = [_Gate(*r) for r in connection.execute(widths.of_stage(), bound(site_id=site_id, stage=stage))]
             jobs = self._change(connection, site_id, stage, width, found, locked)
             before, after = {"width": known.width}, {"width": width}
@@ -160,7 +160,7 @@ class Widths(Service):
         if not rests:
             raise Refused(
                 f"lane {gate.lane!r} has no limit at stage {stage!r} and is at work; a limit is set while it rests:"
-                " pause the lane, or the site, first: pipeline lanes pause"
+                " pause the lane, or the site, first: pipeline lanes pause SITE/LANE"
             )
         connection.execute(lane_rows.demote(), at).all()  # waits for claims that are open
         if running := connection.execute(lane_rows.running(), at).scalar_one():
@@ -182,14 +182,14 @@ class Widths(Service):
                 which = ", ".join(str(row.id) for row in rows if row.lane_id == gate.lane_id)
                 raise Refused(
                     f"lane {gate.lane!r}: jobs {which} run at stage {stage!r} at once; it can become strict when at"
-                    " most one does: pause the lane and try again when they have ended: pipeline lanes pause"
+                    " most one does: pause the lane and try again when they have ended: pipeline lanes pause SITE/LANE"
                 )
 
 
 def _locked(connection: Connection, site_id: int, lane: str) -> Any:
     row = connection.execute(lane_rows.lock(), bound(site_id=site_id, name=lane)).one_or_none()
     if row is None:
-        raise NotFound(f"no lane {lane!r} in this site; see: pipeline lanes list")
+        raise NotFound(f"no lane {lane!r} in this site; see: pipeline lanes list --site SITE")
     return row
 
 
@@ -201,5 +201,5 @@ def _stage(connection: Connection, site_id: int, stage: str) -> Any:
         names = ", ".join(r.name for r in rows) or "none yet"
         raise NotFound(f"no stage {stage!r} in this site; there is: {names}")
     if row.state == StageState.RETIRED:
-        raise Refused(f"stage {stage!r} was retired; bring it back first: pipeline stages restore {stage}")
+        raise Refused(f"stage {stage!r} was retired; bring it back first: pipeline stages restore {stage} --site SITE")
     return row

@@ -4,12 +4,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, insert
+from sqlalchemy.exc import DBAPIError
 
+from pipeline.db import sqlstate
 from pipeline.service.acknowledging import EXPIRED, Acknowledging, Fate, Settled, both
+from pipeline.service.base import PASSING, TRIES
 from pipeline.service.order import UPKEEP
 from pipeline.sql import claim, content, gates, plan, transitions
 from pipeline.sql.batch import bound
@@ -20,6 +25,14 @@ from pipeline.states import ASSEMBLE, JobState
 from pipeline.views import Claim, Draft, Finding, Severity, TopicView
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Patience(StrEnum):
+    """How long to wait for gates that another has locked: he may have stopped in the middle of his transaction."""
+
+    ALL = "all"  # as long as any statement may
+    A_MOMENT = "a moment"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +122,39 @@ class Work(Acknowledging):
             found = connection.execute(statement, bound(site_id=site_id))
             return [Expired(row.id, row.token, row.fence, row.reserved_by, row.over) for row in found]
 
-    def reap(self, candidates: Sequence[Expired], *, holder_is_gone: bool = False) -> Settled:
+    def reap(
+        self, candidates: Sequence[Expired], *, holder_is_gone: bool = False, patience: Patience = Patience.ALL
+    ) -> Settled:
         """Take jobs from holders whose lease is over when the row is locked, or who are known to be gone.
 
-        One transaction a job, so that one bad row stops no other.
+        One transaction a job, so that one bad row stops no other. What lies behind a gate that another has locked for
+        longer than one has ``patience`` is answered ``busy``.
         """
         settled = Settled()
         for candidate in candidates:
-            settled = both(settled, self._write(lambda cn, c=candidate: self._reap(cn, c, holder_is_gone)))  # type: ignore[misc]
+            body = partial(self._reap, candidate, holder_is_gone, patience)
+            try:
+                taken = self._write(body, tries=TRIES if patience is Patience.ALL else 1)
+            except DBAPIError as error:
+                if patience is Patience.ALL or sqlstate(error) not in PASSING:
+                    raise
+                taken = Settled({candidate.fence: Fate.BUSY})
+            settled = both(settled, taken)
         return settled
 
-    def _reap(self, connection: Connection, candidate: Expired, holder_is_gone: bool) -> Settled:
+    def _reap(self, candidate: Expired, holder_is_gone: bool, patience: Patience, connection: Connection) -> Settled:
         why = "the worker that held it is gone" if holder_is_gone else "its lease ran out: the worker died or hung"
         acks = [
             {"job_id": candidate.job_id, "token": str(candidate.token), "delay_seconds": 0, "error_class": EXPIRED,
              "error": f"{why} ({candidate.holder})"}
         ]  # fmt: skip
+        if patience is Patience.A_MOMENT:
+            connection.execute(gates.hurry())
         touched = connection.execute(transitions.gates_touched(Reach.SKIP), {"acks": acks})
-        locked = self._lock_gates(connection, sorted({gate_id for _, gate_id in touched}))
+        wanted = sorted({gate_id for _, gate_id in touched})
+        locked = self._lock_gates(connection, wanted, wait=patience is not Patience.NONE)
+        if len(locked) < len(wanted):
+            return Settled({candidate.fence: Fate.BUSY})
         statement = transitions.reap(self._clock, holder_is_gone=holder_is_gone)
         rows = connection.execute(statement, {"acks": acks, "gates": locked}).all()
         ready = {(r.site_id, r.stage, r.priority) for r in rows if r.state == "pending"}

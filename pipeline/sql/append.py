@@ -84,6 +84,20 @@ def site() -> Select[Any]:
 
 
 @cache
+def missing() -> Select[str]:
+    """Those of ``p_names`` that are no lanes of the site yet."""
+    names = func.unnest(_strings("p_names")).table_valued("name").render_derived(name="names")
+    there = exists().where(lanes.c.site_id == SITE, lanes.c.name == names.c.name)
+    return select(names.c.name).where(~there)
+
+
+@cache
+def share_stages() -> Select[Any]:
+    """Keep the site's stages as they are while a lane gets its gates."""
+    return select(stages.c.name).where(stages.c.site_id == SITE).order_by(stages.c.ordinal).with_for_update(read=True)
+
+
+@cache
 def put_lanes() -> ReturningInsert[int]:
     """Make those of the lanes ``p_names`` that are missing, in the order of their names; returns their ids."""
     names = func.unnest(_strings("p_names")).table_valued("name").render_derived(name="names")

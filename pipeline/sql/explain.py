@@ -90,9 +90,11 @@ def _seconds(span: ColumnElement[Any]) -> ColumnElement[float]:
 
 
 def lease(job: FromClause, lane: FromClause, worker: FromClause) -> ColumnElement[float]:
-    """How many seconds each renewal gives, as the lane or the holder's note says; NULL when neither is known."""
+    """How many seconds each renewal gives: the less of what the lane and the holder's note say, for the lane may say so
+    only since it was claimed; NULL when neither is known."""
     known = worker.c.stages.op("->")(word("stages")).op("->>")(job.c.stage)
-    return cast(func.coalesce(override(lane, job.c.stage, "lease_seconds"), known), Float)
+    own = override(lane, job.c.stage, "lease_seconds")
+    return func.least(cast(own, Float), cast(known, Float))
 
 
 @cache
@@ -132,6 +134,7 @@ def passes(clock: Clock) -> Select[Any]:
             stages.c.state.label("stage_state"),
             jobs.c.state,
             jobs.c.hold,
+            jobs.c.alone,
             jobs.c.round,
             jobs.c.attempts,
             jobs.c.max_attempts,

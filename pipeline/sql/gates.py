@@ -13,12 +13,14 @@ from sqlalchemy import (
     FromClause,
     Integer,
     Select,
+    TextClause,
     bindparam,
     case,
     exists,
     func,
     literal_column,
     select,
+    text,
     true,
     update,
 )
@@ -74,6 +76,12 @@ def lock(*, wait: bool) -> Select[int]:
         .order_by(gates.c.id)
         .with_for_update(key_share=True, skip_locked=not wait)
     )
+
+
+@cache
+def hurry() -> TextClause:
+    """Wait for no lock longer than a moment, in this transaction: whoever has it may have stopped for good."""
+    return text("SET LOCAL lock_timeout = '500ms'")
 
 
 @cache

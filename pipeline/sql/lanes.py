@@ -36,6 +36,21 @@ def lock() -> Select[Any]:
 
 
 @cache
+def lock_if_free() -> Select[Any]:
+    """The same without waiting: no row while another has it."""
+    return (
+        select(lanes.c.id, lanes.c.state)
+        .where(lanes.c.site_id == SITE, lanes.c.name == bindparam("p_name", type_=Text))
+        .with_for_update(key_share=True, skip_locked=True)
+    )
+
+
+@cache
+def gate_ids() -> Select[int]:
+    return select(gates.c.id).where(gates.c.lane_id == LANE).order_by(gates.c.id)
+
+
+@cache
 def lock_gates() -> Select[int]:
     """Lock all gates of the lane, in id order; returns their ids."""
     return select(gates.c.id).where(gates.c.lane_id == LANE).order_by(gates.c.id).with_for_update(key_share=True)
@@ -138,6 +153,7 @@ def listing() -> Select[Any]:
     pause = (
         select(events.c.at, events.c.actor, events.c.reason)
         .where(
+            events.c.site_id == lanes.c.site_id,
             events.c.lane_id == lanes.c.id,
             events.c.job_id.is_(None),
             events.c.verb == case((lanes.c.state == word("closed"), word("close")), else_=word("pause")),

@@ -59,10 +59,25 @@ def gates_touched(*, whole_lane: bool, entering: bool = False) -> Select[Any]:
 
 
 @cache
-def share_lanes() -> Select[int]:
-    """Keep the lanes of the jobs in ``ids`` as they are: while one comes to a gate, none is made there."""
+def share_lanes(*, wait: bool) -> Select[int]:
+    """Keep the lanes of the jobs in ``ids`` as they are: while one comes to a gate, or leaves one, none is made there.
+
+    Without ``wait`` only those that are free. Returns their ids.
+    """
     mine = select(jobs.c.lane_id).where(jobs.c.id == IDS)
-    return select(lanes.c.id).where(lanes.c.id.in_(mine)).order_by(lanes.c.id).with_for_update(read=True)
+    return (
+        select(lanes.c.id)
+        .where(lanes.c.id.in_(mine))
+        .order_by(lanes.c.id)
+        .with_for_update(read=True, skip_locked=not wait)
+    )
+
+
+@cache
+def in_lanes() -> Select[int]:
+    """Those of the jobs in ``ids`` that stand in the ``lane_ids``."""
+    wanted = func.any(bindparam("p_lane_ids", type_=ARRAY(BigInteger)))
+    return select(jobs.c.id).where(jobs.c.id == IDS, jobs.c.lane_id == wanted).order_by(jobs.c.id)
 
 
 def _nearest(job: FromClause) -> ColumnElement[int]:
@@ -94,10 +109,13 @@ def picked(job: FromClause) -> list[ColumnElement[bool]]:
 
 
 @cache
-def candidates() -> Select[int]:
-    """Ids of a site's jobs in ``sources`` that the filter picks, read without locks. Walks what is unfinished."""
+def candidates() -> Select[Any]:
+    """``(id, topic_id)`` of a site's jobs in ``sources`` that the filter picks, read without locks.
+
+    Walks what is unfinished.
+    """
     return (
-        select(jobs.c.id)
+        select(jobs.c.id, jobs.c.topic_id)
         .where(
             jobs.c.site_id == bindparam("p_site_id", type_=BigInteger),
             jobs.c.state.not_in([word(s) for s in sorted(FINAL)]),
@@ -106,6 +124,12 @@ def candidates() -> Select[int]:
         )
         .order_by(jobs.c.id)
     )
+
+
+@cache
+def kinds() -> Select[Any]:
+    """``(id, topic_id, site_id)`` of the jobs in ``ids``; a site's own job has no topic."""
+    return select(jobs.c.id, jobs.c.topic_id, jobs.c.site_id).where(jobs.c.id == IDS).order_by(jobs.c.id)
 
 
 @cache
@@ -258,7 +282,7 @@ def requeue(clock: Clock) -> Select[Any]:
     target, gate = stages.alias("target"), gates.alias("gate")
     assembly = job.c.stage == word(ASSEMBLE)
     moved = and_(STAGE.is_not(None), ~assembly)
-    fresh = or_(moved, target.c.name != job.c.stage)
+    fresh = or_(moved, and_(~assembly, target.c.name != job.c.stage))
     at = arrive(gate, job.c.position, job.c.cleared)
     known = or_(assembly, target.c.state != word("retired"))
     goal = or_(target.c.name == STAGE, and_(STAGE.is_(None), target.c.ordinal == _nearest(job)))

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Integer,
     Select,
@@ -116,6 +117,24 @@ def put_gates() -> Any:
 
 
 @cache
+def touch_stages() -> Any:
+    """Wait for all that make lanes by the stages as they were; who comes later begins anew."""
+    return update(stages).where(stages.c.site_id == SITE).values(max_attempts=stages.c.max_attempts)
+
+
+@cache
+def await_reserved() -> Select[int]:
+    """Lock what is reserved in the lanes of the gates, in id order: who ends such a job just now has done so then."""
+    mine = select(gates.c.lane_id).where(gates.c.id == func.any(bindparam("gates", type_=ARRAY(BigInteger))))
+    return (
+        select(jobs.c.id)
+        .where(jobs.c.lane_id.in_(mine), jobs.c.state == word(S.RESERVED))
+        .order_by(jobs.c.id)
+        .with_for_update(key_share=True)
+    )
+
+
+@cache
 def known_stages() -> Select[Any]:
     return (
         select(stages.c.name, stages.c.ordinal, stages.c.state, stages.c.width, stages.c.max_attempts)
@@ -182,9 +201,14 @@ def add_topics() -> Any:
 
 @cache
 def count_positions() -> Any:
-    """Move each lane's counter behind its last topic. The lanes are locked."""
+    """Move the counter of the lanes ``names``, which are locked, behind their last topics."""
     highest = select(func.max(topics.c.position) + ONE).where(topics.c.lane_id == lanes.c.id).scalar_subquery()
-    return update(lanes).where(lanes.c.site_id == SITE, highest > lanes.c.next_position).values(next_position=highest)
+    named = lanes.c.name == func.any(bindparam("p_names", type_=ARRAY(Text)))
+    return (
+        update(lanes)
+        .where(lanes.c.site_id == SITE, named, highest > lanes.c.next_position)
+        .values(next_position=highest)
+    )
 
 
 @cache

@@ -106,6 +106,7 @@ def job_list(
     return (
         select(
             jobs.c.id,
+            jobs.c.site_id,
             sites.c.slug.label("site"),
             lanes.c.name.label("lane"),
             topics.c.slug.label("topic"),

@@ -31,7 +31,7 @@ from sqlalchemy.sql.selectable import CompoundSelect
 from pipeline.clock import Clock
 from pipeline.sql.batch import GATES, word
 from pipeline.sql.ending import arrive, here_and_next, permitted
-from pipeline.sql.tables import events, gates, jobs, lanes, sites, stages
+from pipeline.sql.tables import events, gates, jobs, lanes, stages
 from pipeline.states import TRANSITIONS, JobState as S
 
 SITE = bindparam("p_site_id", type_=BigInteger)
@@ -42,8 +42,13 @@ ZERO = literal_column("0", Integer)
 
 @cache
 def lock() -> Select[Any]:
-    """Lock the site's row, so that two changes of its order take turns; returns its id."""
-    return select(sites.c.id).where(sites.c.id == SITE).with_for_update(key_share=True)
+    """Lock the site's stages, so that two changes of their order take turns; returns their names.
+
+    Not the site's row: whoever makes a lane in a long transaction shares the stages, and workers must not wait for it.
+    """
+    return (
+        select(stages.c.name).where(stages.c.site_id == SITE).order_by(stages.c.ordinal).with_for_update(key_share=True)
+    )
 
 
 @cache
@@ -145,6 +150,7 @@ def move_on(clock: Clock) -> Select[Any]:
         "slot": null(),
         "approved": null(),
         "attempts": ZERO,
+        "alone": literal_column("false"),
         "max_attempts": permitted(job, following),
         "given_back": ZERO,
         "snoozed": ZERO,

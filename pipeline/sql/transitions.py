@@ -30,13 +30,14 @@ from sqlalchemy.sql.selectable import CTE, CompoundSelect
 from pipeline.clock import Clock
 from pipeline.sql.batch import GATES, ONE, SECOND, word
 from pipeline.sql.ending import NO_GATE, arrive, end, held, here_and_next, permitted, said
+from pipeline.sql.gates import blocker, used
 from pipeline.sql.tables import attempts, gates, jobs, lanes, stages
 from pipeline.states import JobState as S
 
 ZERO = literal_column("0", Integer)
 HIGHEST = literal_column("2147483647", Integer)
 TOGETHER = literal_column("2", Integer)
-"""After so many attempts, the last of which took its worker down, a job may be what kills: it runs by itself then."""
+"""After so many attempts, the last of which was lost with its worker, a job may be what kills: it runs by itself."""
 
 
 @cache
@@ -48,6 +49,18 @@ def advance(clock: Clock) -> Select[Any]:
     cleared = func.greatest(job.c.cleared, here.c.ordinal)
     at = arrive(gate, job.c.position, cleared)
     last = following.c.name.is_(None)
+    unlocked = gates.alias("unlocked")
+    # One that it leaves behind may have been made since they were looked for: then it says it again.
+    owed = (
+        exists()
+        .where(
+            unlocked.c.lane_id == job.c.lane_id,
+            unlocked.c.ordinal > job.c.cleared,
+            unlocked.c.ordinal <= func.coalesce(following.c.ordinal, HIGHEST),
+            unlocked.c.id != func.all(GATES),
+        )
+        .correlate(job, following)
+    )
     return end(
         job,
         clock,
@@ -55,7 +68,7 @@ def advance(clock: Clock) -> Select[Any]:
         origin=job.outerjoin(here, on_here)
         .outerjoin(following, on_following)
         .outerjoin(gate, and_(gate.c.lane_id == job.c.lane_id, gate.c.stage == following.c.name)),
-        where=at.allowed,
+        where=and_(at.allowed, ~owed),
         state=case((last, word(S.DONE)), else_=at.state),
         stage=func.coalesce(following.c.name, job.c.stage),
         cleared=cleared,
@@ -128,6 +141,24 @@ def _later(job: CTE, clock: Clock) -> dict[str, Any]:
     return {"retry_at": retry_at, "run_at": func.greatest(job.c.release_at, retry_at)}
 
 
+def _again(job: CTE) -> dict[str, Any]:
+    """State, gate and slot of a job that is to be tried again: its turn is still its own, or it waits for one.
+
+    A gate that was narrowed while it ran may owe another the turn, or have more in flight than it lets through; and one
+    that became strict is passed by whoever owes it nothing.
+    """
+    gate = gates.alias("gate")
+    owes = and_(job.c.position > gate.c.passed, job.c.cleared < gate.c.ordinal)
+    rightful = case((gate.c.width == ONE, job.c.position == blocker(gate)), else_=used(gate) <= gate.c.width)
+    goes_by = exists().where(gate.c.id == job.c.gate_id, gate.c.width == ONE, ~owes).correlate(job)
+    stays = exists().where(gate.c.id == job.c.gate_id, rightful).correlate(job)
+    return {
+        "state": case((or_(job.c.gate_id.is_(None), goes_by, stays), word(S.PENDING)), else_=word(S.WAITING)),
+        "gate_id": case((goes_by, null()), else_=job.c.gate_id),
+        "slot": case((goes_by, null()), (stays, job.c.slot)),
+    }
+
+
 @cache
 def retry(clock: Clock) -> Select[Any]:
     """Again after a delay, keeping slot and place; with no attempt left it is failed."""
@@ -135,6 +166,7 @@ def retry(clock: Clock) -> Select[Any]:
     over = job.c.attempts >= job.c.max_attempts
     skips, locked = _skips(job)
     later = _later(job, clock)
+    again = _again(job)
     return end(
         job,
         clock,
@@ -143,10 +175,10 @@ def retry(clock: Clock) -> Select[Any]:
         state=case(
             (and_(over, skips), word(S.SKIPPED)),
             (over, word(S.FAILED)),
-            else_=word(S.PENDING),
+            else_=again["state"],
         ),
-        gate_id=case((over, null()), else_=job.c.gate_id),
-        slot=case((over, null()), else_=job.c.slot),
+        gate_id=case((over, null()), else_=again["gate_id"]),
+        slot=case((over, null()), else_=again["slot"]),
         retry_at=case((over, job.c.retry_at), else_=later["retry_at"]),
         run_at=case((over, job.c.run_at), else_=later["run_at"]),
         error_class=job.c.said_error_class,
@@ -163,7 +195,7 @@ def snooze(clock: Clock) -> Select[Any]:
         clock,
         outcome="snoozed",
         charged=false(),
-        state=word(S.PENDING),
+        **_again(job),
         attempts=job.c.attempts - ONE,
         snoozed=job.c.snoozed + ONE,
         **_later(job, clock),
@@ -214,11 +246,12 @@ def _back(job: CTE, clock: Clock, *, given: ColumnElement[int]) -> dict[str, Any
     """Pending again at its place, due from now; ``given`` attempts come back. None left: repair."""
     left = job.c.attempts - given
     over = left >= job.c.max_attempts
+    again = _again(job)
     return {
-        "state": case((over, word(S.REPAIR)), else_=word(S.PENDING)),
+        "state": case((over, word(S.REPAIR)), else_=again["state"]),
         "attempts": left,
-        "gate_id": case((over, null()), else_=job.c.gate_id),
-        "slot": case((over, null()), else_=job.c.slot),
+        "gate_id": case((over, null()), else_=again["gate_id"]),
+        "slot": case((over, null()), else_=again["slot"]),
         # A new due time: work that hangs or kills its worker must not stand at the very front again.
         "run_at": func.greatest(job.c.release_at, job.c.retry_at, clock.stored()),
         "error_class": case((over, job.c.said_error_class), else_=job.c.error_class),

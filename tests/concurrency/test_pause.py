@@ -250,25 +250,43 @@ def test_a_step_to_a_stage_without_limit_during_a_pause_is_not_claimed(play: Pla
     assert make.state(claim.job_id) == "waiting"
 
 
-@pytest.mark.parametrize("resume_first", [True, False], ids=["resume-first", "upkeep-first"])
-def test_upkeep_and_a_resume_take_turns_by_the_lane(play: Play, make: Factory, resume_first: bool) -> None:
-    """Whoever comes second finds the lane as the first one left it: nothing waits in an active lane for nothing."""
+def test_a_resume_behind_upkeep_brings_back_what_that_took(play: Play, make: Factory) -> None:
+    """It waits for the lane, and finds it as upkeep left it: nothing waits in an active lane for nothing."""
     make.plan()
     (claim,) = make.claim("generate")
     paused(make)
     make.say(claim)
     settles: Callable[[Services], object] = lambda s: s.lanes.settle(make.site_id)  # noqa: E731
-    one, other = play.actor("one"), play.actor("other")
-    stop = one.before_commit() if resume_first else one.after(lanes.demote())
-    first = one.does(resumes(make) if resume_first else settles)
+    upkeep, operator = play.actor("upkeep"), play.actor("operator")
+    stop = upkeep.after(lanes.demote())
+    settled = upkeep.does(settles)
     stop.reached()
-    second = other.does(settles if resume_first else resumes(make))
-    play.wait_until_blocked(other, one)
+    resumed = operator.does(resumes(make))
+    play.wait_until_blocked(operator, upkeep)
 
     stop.go()
 
-    first.result()
-    second.result()
+    settled.result()
+    resumed.result()
+    assert make.state(claim.job_id) == "pending"
+    assert len(make.claim("validate")) == 1
+
+
+def test_upkeep_waits_for_no_lane(play: Play, make: Factory) -> None:
+    """A resume that is under way, or an application's open plan, is left alone: a worker has other work to do."""
+    make.plan()
+    (claim,) = make.claim("generate")
+    paused(make)
+    make.say(claim)
+    operator = play.actor("operator")
+    stop = operator.before_commit()
+    resumed = operator.does(resumes(make))
+    stop.reached()
+
+    assert make.services.lanes.settle(make.site_id) == 0
+
+    stop.go()
+    resumed.result()
     assert make.state(claim.job_id) == "pending"
     assert len(make.claim("validate")) == 1
 

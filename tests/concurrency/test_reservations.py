@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import Engine, text, update
 from sqlalchemy.exc import OperationalError
 
+from pipeline import upkeep
 from pipeline.build import Services
 from pipeline.service.acknowledging import Ack, Fate, Verb
 from pipeline.service.work import Expired, Prefix
@@ -449,3 +450,21 @@ def test_the_claim_is_one_statement(play: Play, make: Factory) -> None:
     met.go()
 
     assert len(act.result()) == 1
+
+
+def test_a_transaction_that_stands_still_holds_up_no_other_lane(play: Play, make: Factory) -> None:
+    """Whoever has the gate of one lane may have stopped for good: jobs of other lanes are taken back all the same."""
+    stuck, free = make.advance_to("publish", lane="stuck"), make.advance_to("publish", lane="free")
+    held = {c.topic.lane: c for c in make.claim("publish", 2) if c.topic}
+    make.expire(*stuck, *free)
+    worker = play.actor("worker")
+    stop = worker.before_commit()
+    advance = worker.does(lambda s: s.work.acknowledge([Ack(held["stuck"], Verb.ADVANCE)], wait=True))
+    stop.reached()
+
+    settled = upkeep.reap(make.services)
+
+    assert settled.outcomes == {held["free"].fence: "expired"}
+    assert settled.fates[held["stuck"].fence] is Fate.BUSY
+    stop.go()
+    assert advance.result().fates == {held["stuck"].fence: Fate.WRITTEN}

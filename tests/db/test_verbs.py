@@ -221,6 +221,15 @@ def behind_the_head(make: Factory, sql: Sql) -> int:
     return second
 
 
+def surplus(make: Factory, sql: Sql) -> int:
+    """One of three that run at a gate that was narrowed to two meanwhile."""
+    make.site(stages=(StageSpec("check", 3, 5), StageSpec("after", None, 5)))
+    first = make.plan(count=3)[0]
+    make.claim("check", 3)
+    make.services.widths.of_lane(make.site_id, "lane", "check", {"width": 2}, actor=ACTOR)
+    return first
+
+
 ASKED = reserved("validate", cancel=True)
 
 ROUTES: dict[tuple[str, JobState], Callable[[Factory, Sql], int]] = {
@@ -236,6 +245,10 @@ ROUTES: dict[tuple[str, JobState], Callable[[Factory, Sql], int]] = {
     ("reject", S.REPAIR): reserved("validate", LAST_ROUND),
     ("reject", S.CANCELLED): ASKED,
     ("retry", S.PENDING): reserved("publish"),
+    ("retry", S.WAITING): surplus,
+    ("snooze", S.WAITING): surplus,
+    ("release", S.WAITING): surplus,
+    ("reap", S.WAITING): surplus,
     ("retry", S.FAILED): reserved("publish", LAST_ATTEMPT),
     ("retry", S.SKIPPED): reserved("publish", LAST_ATTEMPT, LANE_SKIPS),
     ("retry", S.CANCELLED): ASKED,

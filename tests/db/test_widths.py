@@ -10,6 +10,7 @@ from pipeline.service.acknowledging import Verb
 from pipeline.service.order import StageSpec
 from pipeline.service.widths import Changed
 from pipeline.states import JobState
+from pipeline.views import Claim
 from tests.db.conftest import Sql
 from tests.factories import ACTOR, STAGES, Factory
 
@@ -272,3 +273,62 @@ def test_a_paused_stage_gives_nothing_away(make: Factory) -> None:
         make.services.planning.pause(make.site_id, "publish", actor=ACTOR)
     make.services.planning.resume(make.site_id, "publish", actor=ACTOR)
     assert len(make.claim("publish")) == 1
+
+
+def say_again(make: Factory, claim: Claim, how: str) -> None:
+    """Give the job up for another attempt, in one of the ways that there are."""
+    if how == "reap":
+        make.expire(claim.job_id)
+        make.services.work.reap([e for e in make.services.work.expired() if e.over])
+    else:
+        make.say(claim, Verb(how))
+
+
+@pytest.mark.parametrize("how", ["retry", "reap", "release", "snooze"])
+def test_what_ran_when_its_gate_became_strict_waits_for_its_turn(make: Factory, how: str) -> None:
+    """To be tried again it stands behind the one that owes the gate its turn, and has its own after that."""
+    make.site(stages=(StageSpec("generate", None, 5), StageSpec("check", 2, 5)))
+    first, second = make.plan(count=2)
+    claims = {c.job_id: c for c in make.claim("generate", 2)}
+    make.say(claims[second])
+    (claim,) = make.claim("check")
+    width(make, 1, stage="check")
+
+    say_again(make, claim, how)
+
+    assert make.state(second) is S.WAITING
+    make.say(claims[first])
+    (head,) = make.claim("check")
+    assert head.job_id == first
+    make.say(head)
+    assert make.state(second) is S.PENDING
+
+
+@pytest.mark.parametrize("how", ["retry", "reap", "release", "snooze"])
+def test_a_surplus_of_a_narrowed_gate_waits(make: Factory, how: str) -> None:
+    """Three ran and two are let through: the one that is to be tried again waits until another has ended."""
+    make.site(stages=(StageSpec("check", 3, 5), StageSpec("after", None, 5)))
+    make.plan(count=3)
+    claims = make.claim("check", 3)
+    width(make, 2, stage="check")
+
+    say_again(make, claims[0], how)
+
+    assert make.state(claims[0].job_id) is S.WAITING
+    make.say(claims[1])
+    assert make.state(claims[0].job_id) is S.PENDING
+
+
+def test_who_owes_a_gate_nothing_goes_by_it_when_it_became_strict(make: Factory) -> None:
+    """A topic released before had a place while the gate was wide; to be tried again, it waits for no turn."""
+    make.site(stages=(StageSpec("publish", 2, 5),))
+    make.plan()
+    make.say(make.claim("publish")[0])
+    make.services.planning.plan(make.site_id, [make.row("lane", 1, title="Another", input_hash="another")])
+    (claim,) = make.claim("publish")
+    width(make, 1)
+
+    make.say(claim, Verb.RETRY)
+
+    assert make.job(claim.job_id).gate_id is None
+    assert make.state(claim.job_id) is S.PENDING

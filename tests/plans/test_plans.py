@@ -183,6 +183,9 @@ def test_the_claim_reads_only_its_share(connection: Connection, site: int) -> No
     assert walk["Actual Rows"] * walk["Actual Loops"] == 8
 
 
+# Who is to be tried again keeps its slot only if it is the head, or the gate is not too full.
+AGAIN = {"pk_jobs", "ix_jobs_reserved", "ix_jobs_lane_position", "uq_jobs_gate_slot"}
+
 HOT: dict[str, tuple[Executable, set[str]]] = {
     "prefixes-of-all": (claim.prefixes(CLOCK, one_site=False), {"ix_jobs_claim"}),
     "prefixes-of-one": (claim.prefixes(CLOCK, one_site=True), {"ix_jobs_claim"}),
@@ -201,10 +204,10 @@ HOT: dict[str, tuple[Executable, set[str]]] = {
     "gates-touched-skip": (transitions.gates_touched(Reach.SKIP), {"pk_jobs", "ix_jobs_reserved"}),
     "advance": (transitions.advance(CLOCK), {"pk_jobs", "ix_jobs_reserved"}),
     "reject": (transitions.reject(CLOCK), {"pk_jobs", "ix_jobs_reserved"}),
-    "retry": (transitions.retry(CLOCK), {"pk_jobs", "ix_jobs_reserved"}),
+    "retry": (transitions.retry(CLOCK), AGAIN),
     "fail": (transitions.fail(CLOCK), {"pk_jobs", "ix_jobs_reserved"}),
-    "release": (transitions.release(CLOCK), {"pk_jobs", "ix_jobs_reserved"}),
-    "reap": (transitions.reap(CLOCK, holder_is_gone=False), {"pk_jobs", "ix_jobs_reserved"}),
+    "release": (transitions.release(CLOCK), AGAIN),
+    "reap": (transitions.reap(CLOCK, holder_is_gone=False), AGAIN),
     "still-held": (transitions.still_held(), {"pk_jobs", "ix_jobs_reserved"}),
     "standing": (
         reads.unfinished(CLOCK),

@@ -98,8 +98,7 @@ JOIN jobs w ON w.gate_id = g.id AND w.state = 'waiting' AND w.hold IS NULL
 LEFT JOIN LATERAL ({HEAD}) h ON g.width = 1
 WHERE (g.width > 1 OR w.id = h.id)
   AND g.width > (SELECT count(*) FROM jobs u WHERE u.gate_id = g.id AND u.slot IS NOT NULL)
-  AND NOT (NOT EXISTS (SELECT FROM attempts a WHERE a.job_id = w.id)
-           AND g.ordinal = (SELECT min(s.ordinal) FROM stages s WHERE s.site_id = l.site_id AND s.state <> 'retired'))
+  AND (EXISTS (SELECT FROM attempts a WHERE a.job_id = w.id) OR EXISTS (SELECT FROM events e WHERE e.job_id = w.id))
 """
 
 ORDER: dict[str, tuple[str, str]] = {

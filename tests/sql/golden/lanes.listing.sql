@@ -22,8 +22,8 @@ LEFT OUTER JOIN topics AS named ON named.id = head.topic_id
 LEFT OUTER JOIN LATERAL (
   SELECT events.at AS at, events.actor AS actor, events.reason AS reason
   FROM events
-  WHERE events.lane_id = lanes.id AND events.job_id IS NULL AND events.verb = CASE WHEN (lanes.state = 'closed') THEN
-      'close' ELSE 'pause' END AND lanes.state != 'active'
+  WHERE events.site_id = lanes.site_id AND events.lane_id = lanes.id AND events.job_id IS NULL AND events.verb = CASE
+      WHEN (lanes.state = 'closed') THEN 'close' ELSE 'pause' END AND lanes.state != 'active'
   ORDER BY events.id DESC
   LIMIT 1
 ) AS pause ON true

@@ -1,4 +1,4 @@
-SELECT jobs.id
+SELECT jobs.id, jobs.topic_id
 FROM jobs
 WHERE jobs.site_id = %(p_site_id)s::BIGINT AND (jobs.state NOT IN ('done', 'skipped')) AND jobs.state =
     any(%(p_sources)s::TEXT[]) AND (%(p_lane_id)s::BIGINT IS NULL OR jobs.lane_id = %(p_lane_id)s::BIGINT) AND

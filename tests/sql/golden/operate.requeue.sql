@@ -27,20 +27,20 @@ WITH chosen AS (
       finished_at, CAST(CASE WHEN (gate.width IS NOT NULL AND (gate.width > 1 OR chosen.position > gate.passed AND
       chosen.cleared < gate.ordinal)) THEN 'waiting' ELSE 'pending' END AS TEXT) AS new_state, CAST(CASE WHEN
       (chosen.stage = 'assemble') THEN chosen.stage ELSE target.name END AS TEXT) AS new_stage, CAST(CASE WHEN
-      (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage != 'assemble' OR target.name != chosen.stage) THEN NULL ELSE
-      chosen.approved END AS TEXT) AS new_approved, CAST(CASE WHEN (gate.width IS NOT NULL AND (gate.width > 1 OR
-      chosen.position > gate.passed AND chosen.cleared < gate.ordinal)) THEN gate.id END AS BIGINT) AS new_gate_id,
-      CAST(NULL AS INTEGER) AS new_slot, CAST(CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage !=
-      'assemble') THEN chosen.round + 1 ELSE chosen.round END AS SMALLINT) AS new_round, CAST(CASE WHEN
+      (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage != 'assemble' OR chosen.stage != 'assemble' AND target.name !=
+      chosen.stage) THEN NULL ELSE chosen.approved END AS TEXT) AS new_approved, CAST(CASE WHEN (gate.width IS NOT NULL
+      AND (gate.width > 1 OR chosen.position > gate.passed AND chosen.cleared < gate.ordinal)) THEN gate.id END AS
+      BIGINT) AS new_gate_id, CAST(NULL AS INTEGER) AS new_slot, CAST(CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND
+      chosen.stage != 'assemble') THEN chosen.round + 1 ELSE chosen.round END AS SMALLINT) AS new_round, CAST(CASE WHEN
       (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage != 'assemble') THEN CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL
       AND chosen.stage != 'assemble') THEN chosen.round + 1 ELSE chosen.round END + 3 ELSE chosen.max_rounds END AS
       SMALLINT) AS new_max_rounds, CAST(CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage != 'assemble' OR
-      target.name != chosen.stage) THEN 0 ELSE chosen.attempts END AS INTEGER) AS new_attempts, CAST(CASE WHEN
-      (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage != 'assemble' OR target.name != chosen.stage) THEN
-      %(p_grant)s::INTEGER ELSE chosen.attempts + %(p_grant)s::INTEGER END AS INTEGER) AS new_max_attempts, CAST(NULL AS
-      TIMESTAMP WITH TIME ZONE) AS new_retry_at, CAST(greatest(chosen.release_at, clock_timestamp()) AS TIMESTAMP WITH
-      TIME ZONE) AS new_run_at, CAST(false AS BOOLEAN) AS new_cancel_requested, CAST(false AS BOOLEAN) AS new_alone,
-      CAST(NULL AS TEXT) AS new_error_class
+      chosen.stage != 'assemble' AND target.name != chosen.stage) THEN 0 ELSE chosen.attempts END AS INTEGER) AS
+      new_attempts, CAST(CASE WHEN (%(p_stage)s::VARCHAR IS NOT NULL AND chosen.stage != 'assemble' OR chosen.stage !=
+      'assemble' AND target.name != chosen.stage) THEN %(p_grant)s::INTEGER ELSE chosen.attempts + %(p_grant)s::INTEGER
+      END AS INTEGER) AS new_max_attempts, CAST(NULL AS TIMESTAMP WITH TIME ZONE) AS new_retry_at,
+      CAST(greatest(chosen.release_at, clock_timestamp()) AS TIMESTAMP WITH TIME ZONE) AS new_run_at, CAST(false AS
+      BOOLEAN) AS new_cancel_requested, CAST(false AS BOOLEAN) AS new_alone, CAST(NULL AS TEXT) AS new_error_class
   FROM chosen
   LEFT OUTER JOIN stages AS target ON target.site_id = chosen.site_id AND (target.name = %(p_stage)s::VARCHAR OR
       %(p_stage)s::VARCHAR IS NULL AND target.ordinal = (

@@ -6,4 +6,4 @@ WHERE lanes.id IN (
   WHERE jobs.id = any(%(p_ids)s)
 )
 ORDER BY lanes.id
-FOR SHARE
+FOR SHARE SKIP LOCKED

@@ -1,5 +1,5 @@
-SELECT jobs.id, sites.slug AS site, lanes.name AS lane, topics.slug AS topic, jobs.position, jobs.pass AS number,
-    jobs.stage, jobs.state, jobs.round, jobs.attempts, jobs.max_attempts, jobs.run_at, jobs.reserved_by,
+SELECT jobs.id, jobs.site_id, sites.slug AS site, lanes.name AS lane, topics.slug AS topic, jobs.position, jobs.pass AS
+    number, jobs.stage, jobs.state, jobs.round, jobs.attempts, jobs.max_attempts, jobs.run_at, jobs.reserved_by,
     jobs.lease_expires_at, jobs.error_class, CASE WHEN (jobs.state != 'done') THEN (
   SELECT newest.error
   FROM attempts AS newest

@@ -25,7 +25,7 @@ WITH job AS (
       'waiting' ELSE 'pending' END END AS TEXT) AS new_state, CAST(CASE WHEN (gate.width IS NOT NULL AND (gate.width > 1
       OR job.position > gate.passed AND job.cleared < gate.ordinal)) THEN gate.id END AS BIGINT) AS new_gate_id,
       CAST(NULL AS INTEGER) AS new_slot, CAST(NULL AS TEXT) AS new_approved, CAST(0 AS INTEGER) AS new_attempts,
-      CAST(coalesce(
+      CAST(false AS BOOLEAN) AS new_alone, CAST(coalesce(
     (
       SELECT CAST((lane.overrides -> following.name) ->> 'max_attempts' AS INTEGER) AS anon_1
       FROM lanes AS lane
@@ -49,7 +49,7 @@ WITH job AS (
   SET stage=decided.new_stage, state=decided.new_state, approved=decided.new_approved, retry_at=decided.new_retry_at,
       run_at=decided.new_run_at, gate_id=decided.new_gate_id, slot=decided.new_slot, attempts=decided.new_attempts,
       max_attempts=decided.new_max_attempts, given_back=decided.new_given_back, snoozed=decided.new_snoozed,
-      error_class=decided.new_error_class
+      alone=decided.new_alone, error_class=decided.new_error_class
   FROM decided
   WHERE jobs.id = decided.id AND jobs.state = decided.state
   RETURNING jobs.id, jobs.state, jobs.stage

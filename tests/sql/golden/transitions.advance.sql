@@ -55,7 +55,12 @@ WITH held AS (
     WHERE later.site_id = held.site_id AND later.ordinal > here.ordinal AND later.state != 'retired'
   )
   LEFT OUTER JOIN gates AS gate ON gate.lane_id = held.lane_id AND gate.stage = following.name
-  WHERE gate.id IS NULL OR gate.id = any(CAST(%(gates)s AS BIGINT[]))
+  WHERE (gate.id IS NULL OR gate.id = any(CAST(%(gates)s AS BIGINT[]))) AND NOT (EXISTS (
+    SELECT *
+    FROM gates AS unlocked
+    WHERE unlocked.lane_id = held.lane_id AND unlocked.ordinal > held.cleared AND unlocked.ordinal <=
+        coalesce(following.ordinal, 2147483647) AND unlocked.id != all(CAST(%(gates)s AS BIGINT[]))
+  ))
 ), written AS (
   UPDATE jobs
   SET stage=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN jobs.stage ELSE decided.new_stage

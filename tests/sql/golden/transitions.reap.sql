@@ -30,12 +30,56 @@ WITH held AS (
       said_to_stage, held.said_hold AS said_hold, held.said_error_class AS said_error_class, held.said_error AS
       said_error, held.said_metrics AS said_metrics, 'expired' AS outcome, true AS charged, CAST(held.attempts >=
       least(2, held.max_attempts - 1) AS BOOLEAN) AS new_alone, CAST(CASE WHEN (held.attempts - 0 >= held.max_attempts)
-      THEN 'repair' ELSE 'pending' END AS TEXT) AS new_state, CAST(held.attempts - 0 AS INTEGER) AS new_attempts,
-      CAST(CASE WHEN (held.attempts - 0 >= held.max_attempts) THEN NULL ELSE held.gate_id END AS BIGINT) AS new_gate_id,
-      CAST(CASE WHEN (held.attempts - 0 >= held.max_attempts) THEN NULL ELSE held.slot END AS INTEGER) AS new_slot,
-      CAST(greatest(held.release_at, held.retry_at, clock_timestamp()) AS TIMESTAMP WITH TIME ZONE) AS new_run_at,
-      CAST(CASE WHEN (held.attempts - 0 >= held.max_attempts) THEN held.said_error_class ELSE held.error_class END AS
-      TEXT) AS new_error_class
+      THEN 'repair' ELSE CASE WHEN (held.gate_id IS NULL OR (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND gate.width = 1 AND NOT (held.position > gate.passed AND held.cleared <
+        gate.ordinal)
+  )) OR (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND CASE WHEN (gate.width = 1) THEN held.position = (
+      SELECT b.position
+      FROM jobs AS b
+      WHERE b.lane_id = gate.lane_id AND b.position > gate.passed AND b.cleared < gate.ordinal AND (b.state NOT IN
+          ('done', 'skipped'))
+      ORDER BY b.position
+      LIMIT 1
+    ) ELSE (
+      SELECT count(*) AS count_1
+      FROM jobs AS u
+      WHERE u.gate_id = gate.id AND u.slot IS NOT NULL
+    ) <= gate.width END
+  ))) THEN 'pending' ELSE 'waiting' END END AS TEXT) AS new_state, CAST(held.attempts - 0 AS INTEGER) AS new_attempts,
+      CAST(CASE WHEN (held.attempts - 0 >= held.max_attempts) THEN NULL ELSE CASE WHEN (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND gate.width = 1 AND NOT (held.position > gate.passed AND held.cleared <
+        gate.ordinal)
+  )) THEN NULL ELSE held.gate_id END END AS BIGINT) AS new_gate_id, CAST(CASE WHEN (held.attempts - 0 >=
+      held.max_attempts) THEN NULL ELSE CASE WHEN (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND gate.width = 1 AND NOT (held.position > gate.passed AND held.cleared <
+        gate.ordinal)
+  )) THEN NULL WHEN (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND CASE WHEN (gate.width = 1) THEN held.position = (
+      SELECT b.position
+      FROM jobs AS b
+      WHERE b.lane_id = gate.lane_id AND b.position > gate.passed AND b.cleared < gate.ordinal AND (b.state NOT IN
+          ('done', 'skipped'))
+      ORDER BY b.position
+      LIMIT 1
+    ) ELSE (
+      SELECT count(*) AS count_1
+      FROM jobs AS u
+      WHERE u.gate_id = gate.id AND u.slot IS NOT NULL
+    ) <= gate.width END
+  )) THEN held.slot END END AS INTEGER) AS new_slot, CAST(greatest(held.release_at, held.retry_at, clock_timestamp()) AS
+      TIMESTAMP WITH TIME ZONE) AS new_run_at, CAST(CASE WHEN (held.attempts - 0 >= held.max_attempts) THEN
+      held.said_error_class ELSE held.error_class END AS TEXT) AS new_error_class
   FROM held
   WHERE true
 ), written AS (

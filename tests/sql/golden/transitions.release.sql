@@ -30,12 +30,56 @@ WITH held AS (
       said_error, held.said_metrics AS said_metrics, 'released' AS outcome, held.given_back >= held.max_attempts AS
       charged, CAST(held.alone AS BOOLEAN) AS new_alone, CAST(CASE WHEN (held.given_back < held.max_attempts) THEN
       held.given_back + 1 ELSE held.given_back END AS INTEGER) AS new_given_back, CAST(CASE WHEN (held.attempts - CASE
-      WHEN (held.given_back < held.max_attempts) THEN 1 ELSE 0 END >= held.max_attempts) THEN 'repair' ELSE 'pending'
-      END AS TEXT) AS new_state, CAST(held.attempts - CASE WHEN (held.given_back < held.max_attempts) THEN 1 ELSE 0 END
-      AS INTEGER) AS new_attempts, CAST(CASE WHEN (held.attempts - CASE WHEN (held.given_back < held.max_attempts) THEN
-      1 ELSE 0 END >= held.max_attempts) THEN NULL ELSE held.gate_id END AS BIGINT) AS new_gate_id, CAST(CASE WHEN
-      (held.attempts - CASE WHEN (held.given_back < held.max_attempts) THEN 1 ELSE 0 END >= held.max_attempts) THEN NULL
-      ELSE held.slot END AS INTEGER) AS new_slot, CAST(greatest(held.release_at, held.retry_at, clock_timestamp()) AS
+      WHEN (held.given_back < held.max_attempts) THEN 1 ELSE 0 END >= held.max_attempts) THEN 'repair' ELSE CASE WHEN
+      (held.gate_id IS NULL OR (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND gate.width = 1 AND NOT (held.position > gate.passed AND held.cleared <
+        gate.ordinal)
+  )) OR (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND CASE WHEN (gate.width = 1) THEN held.position = (
+      SELECT b.position
+      FROM jobs AS b
+      WHERE b.lane_id = gate.lane_id AND b.position > gate.passed AND b.cleared < gate.ordinal AND (b.state NOT IN
+          ('done', 'skipped'))
+      ORDER BY b.position
+      LIMIT 1
+    ) ELSE (
+      SELECT count(*) AS count_1
+      FROM jobs AS u
+      WHERE u.gate_id = gate.id AND u.slot IS NOT NULL
+    ) <= gate.width END
+  ))) THEN 'pending' ELSE 'waiting' END END AS TEXT) AS new_state, CAST(held.attempts - CASE WHEN (held.given_back <
+      held.max_attempts) THEN 1 ELSE 0 END AS INTEGER) AS new_attempts, CAST(CASE WHEN (held.attempts - CASE WHEN
+      (held.given_back < held.max_attempts) THEN 1 ELSE 0 END >= held.max_attempts) THEN NULL ELSE CASE WHEN (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND gate.width = 1 AND NOT (held.position > gate.passed AND held.cleared <
+        gate.ordinal)
+  )) THEN NULL ELSE held.gate_id END END AS BIGINT) AS new_gate_id, CAST(CASE WHEN (held.attempts - CASE WHEN
+      (held.given_back < held.max_attempts) THEN 1 ELSE 0 END >= held.max_attempts) THEN NULL ELSE CASE WHEN (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND gate.width = 1 AND NOT (held.position > gate.passed AND held.cleared <
+        gate.ordinal)
+  )) THEN NULL WHEN (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND CASE WHEN (gate.width = 1) THEN held.position = (
+      SELECT b.position
+      FROM jobs AS b
+      WHERE b.lane_id = gate.lane_id AND b.position > gate.passed AND b.cleared < gate.ordinal AND (b.state NOT IN
+          ('done', 'skipped'))
+      ORDER BY b.position
+      LIMIT 1
+    ) ELSE (
+      SELECT count(*) AS count_1
+      FROM jobs AS u
+      WHERE u.gate_id = gate.id AND u.slot IS NOT NULL
+    ) <= gate.width END
+  )) THEN held.slot END END AS INTEGER) AS new_slot, CAST(greatest(held.release_at, held.retry_at, clock_timestamp()) AS
       TIMESTAMP WITH TIME ZONE) AS new_run_at, CAST(CASE WHEN (held.attempts - CASE WHEN (held.given_back <
       held.max_attempts) THEN 1 ELSE 0 END >= held.max_attempts) THEN held.said_error_class ELSE held.error_class END AS
       TEXT) AS new_error_class

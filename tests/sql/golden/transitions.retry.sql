@@ -32,15 +32,60 @@ WITH held AS (
     SELECT *
     FROM lanes AS lane
     WHERE lane.id = held.lane_id AND lane.on_failed = 'skip'
-  ))) THEN 'skipped' WHEN (held.attempts >= held.max_attempts) THEN 'failed' ELSE 'pending' END AS TEXT) AS new_state,
-      CAST(CASE WHEN (held.attempts >= held.max_attempts) THEN NULL ELSE held.gate_id END AS BIGINT) AS new_gate_id,
-      CAST(CASE WHEN (held.attempts >= held.max_attempts) THEN NULL ELSE held.slot END AS INTEGER) AS new_slot,
-      CAST(CASE WHEN (held.attempts >= held.max_attempts) THEN held.retry_at ELSE clock_timestamp() +
-      held.said_delay_seconds * interval '1 second' END AS TIMESTAMP WITH TIME ZONE) AS new_retry_at, CAST(CASE WHEN
-      (held.attempts >= held.max_attempts) THEN held.run_at ELSE greatest(held.release_at, clock_timestamp() +
-      held.said_delay_seconds * interval '1 second') END AS TIMESTAMP WITH TIME ZONE) AS new_run_at,
-      CAST(held.said_error_class AS TEXT) AS new_error_class, CAST(CASE WHEN (held.attempts >= held.max_attempts AND
+  ))) THEN 'skipped' WHEN (held.attempts >= held.max_attempts) THEN 'failed' ELSE CASE WHEN (held.gate_id IS NULL OR
       (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND gate.width = 1 AND NOT (held.position > gate.passed AND held.cleared <
+        gate.ordinal)
+  )) OR (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND CASE WHEN (gate.width = 1) THEN held.position = (
+      SELECT b.position
+      FROM jobs AS b
+      WHERE b.lane_id = gate.lane_id AND b.position > gate.passed AND b.cleared < gate.ordinal AND (b.state NOT IN
+          ('done', 'skipped'))
+      ORDER BY b.position
+      LIMIT 1
+    ) ELSE (
+      SELECT count(*) AS count_1
+      FROM jobs AS u
+      WHERE u.gate_id = gate.id AND u.slot IS NOT NULL
+    ) <= gate.width END
+  ))) THEN 'pending' ELSE 'waiting' END END AS TEXT) AS new_state, CAST(CASE WHEN (held.attempts >= held.max_attempts)
+      THEN NULL ELSE CASE WHEN (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND gate.width = 1 AND NOT (held.position > gate.passed AND held.cleared <
+        gate.ordinal)
+  )) THEN NULL ELSE held.gate_id END END AS BIGINT) AS new_gate_id, CAST(CASE WHEN (held.attempts >= held.max_attempts)
+      THEN NULL ELSE CASE WHEN (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND gate.width = 1 AND NOT (held.position > gate.passed AND held.cleared <
+        gate.ordinal)
+  )) THEN NULL WHEN (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND CASE WHEN (gate.width = 1) THEN held.position = (
+      SELECT b.position
+      FROM jobs AS b
+      WHERE b.lane_id = gate.lane_id AND b.position > gate.passed AND b.cleared < gate.ordinal AND (b.state NOT IN
+          ('done', 'skipped'))
+      ORDER BY b.position
+      LIMIT 1
+    ) ELSE (
+      SELECT count(*) AS count_1
+      FROM jobs AS u
+      WHERE u.gate_id = gate.id AND u.slot IS NOT NULL
+    ) <= gate.width END
+  )) THEN held.slot END END AS INTEGER) AS new_slot, CAST(CASE WHEN (held.attempts >= held.max_attempts) THEN
+      held.retry_at ELSE clock_timestamp() + held.said_delay_seconds * interval '1 second' END AS TIMESTAMP WITH TIME
+      ZONE) AS new_retry_at, CAST(CASE WHEN (held.attempts >= held.max_attempts) THEN held.run_at ELSE
+      greatest(held.release_at, clock_timestamp() + held.said_delay_seconds * interval '1 second') END AS TIMESTAMP WITH
+      TIME ZONE) AS new_run_at, CAST(held.said_error_class AS TEXT) AS new_error_class, CAST(CASE WHEN (held.attempts >=
+      held.max_attempts AND (EXISTS (
     SELECT *
     FROM lanes AS lane
     WHERE lane.id = held.lane_id AND lane.on_failed = 'skip'

@@ -27,11 +27,56 @@ WITH held AS (
       lease_expires_at, held.cancel_requested AS cancel_requested, held.error_class AS error_class, held.created_at AS
       created_at, held.finished_at AS finished_at, held.said_delay_seconds AS said_delay_seconds, held.said_to_stage AS
       said_to_stage, held.said_hold AS said_hold, held.said_error_class AS said_error_class, held.said_error AS
-      said_error, held.said_metrics AS said_metrics, 'snoozed' AS outcome, false AS charged, CAST('pending' AS TEXT) AS
-      new_state, CAST(held.attempts - 1 AS INTEGER) AS new_attempts, CAST(held.snoozed + 1 AS INTEGER) AS new_snoozed,
-      CAST(clock_timestamp() + held.said_delay_seconds * interval '1 second' AS TIMESTAMP WITH TIME ZONE) AS
-      new_retry_at, CAST(greatest(held.release_at, clock_timestamp() + held.said_delay_seconds * interval '1 second') AS
-      TIMESTAMP WITH TIME ZONE) AS new_run_at, CAST(false AS BOOLEAN) AS new_alone
+      said_error, held.said_metrics AS said_metrics, 'snoozed' AS outcome, false AS charged, CAST(CASE WHEN
+      (held.gate_id IS NULL OR (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND gate.width = 1 AND NOT (held.position > gate.passed AND held.cleared <
+        gate.ordinal)
+  )) OR (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND CASE WHEN (gate.width = 1) THEN held.position = (
+      SELECT b.position
+      FROM jobs AS b
+      WHERE b.lane_id = gate.lane_id AND b.position > gate.passed AND b.cleared < gate.ordinal AND (b.state NOT IN
+          ('done', 'skipped'))
+      ORDER BY b.position
+      LIMIT 1
+    ) ELSE (
+      SELECT count(*) AS count_1
+      FROM jobs AS u
+      WHERE u.gate_id = gate.id AND u.slot IS NOT NULL
+    ) <= gate.width END
+  ))) THEN 'pending' ELSE 'waiting' END AS TEXT) AS new_state, CAST(CASE WHEN (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND gate.width = 1 AND NOT (held.position > gate.passed AND held.cleared <
+        gate.ordinal)
+  )) THEN NULL ELSE held.gate_id END AS BIGINT) AS new_gate_id, CAST(CASE WHEN (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND gate.width = 1 AND NOT (held.position > gate.passed AND held.cleared <
+        gate.ordinal)
+  )) THEN NULL WHEN (EXISTS (
+    SELECT *
+    FROM gates AS gate
+    WHERE gate.id = held.gate_id AND CASE WHEN (gate.width = 1) THEN held.position = (
+      SELECT b.position
+      FROM jobs AS b
+      WHERE b.lane_id = gate.lane_id AND b.position > gate.passed AND b.cleared < gate.ordinal AND (b.state NOT IN
+          ('done', 'skipped'))
+      ORDER BY b.position
+      LIMIT 1
+    ) ELSE (
+      SELECT count(*) AS count_1
+      FROM jobs AS u
+      WHERE u.gate_id = gate.id AND u.slot IS NOT NULL
+    ) <= gate.width END
+  )) THEN held.slot END AS INTEGER) AS new_slot, CAST(held.attempts - 1 AS INTEGER) AS new_attempts, CAST(held.snoozed +
+      1 AS INTEGER) AS new_snoozed, CAST(clock_timestamp() + held.said_delay_seconds * interval '1 second' AS TIMESTAMP
+      WITH TIME ZONE) AS new_retry_at, CAST(greatest(held.release_at, clock_timestamp() + held.said_delay_seconds *
+      interval '1 second') AS TIMESTAMP WITH TIME ZONE) AS new_run_at, CAST(false AS BOOLEAN) AS new_alone
   FROM held
   WHERE true
 ), written AS (
@@ -40,13 +85,13 @@ WITH held AS (
       END, retry_at=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN jobs.retry_at ELSE
       decided.new_retry_at END, run_at=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
       jobs.run_at ELSE decided.new_run_at END, gate_id=CASE WHEN (decided.cancel_requested AND decided.new_state !=
-      'done') THEN NULL ELSE jobs.gate_id END, slot=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done')
-      THEN NULL ELSE jobs.slot END, attempts=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
-      jobs.attempts ELSE decided.new_attempts END, snoozed=CASE WHEN (decided.cancel_requested AND decided.new_state !=
-      'done') THEN jobs.snoozed ELSE decided.new_snoozed END, alone=CASE WHEN (decided.cancel_requested AND
-      decided.new_state != 'done') THEN jobs.alone ELSE decided.new_alone END, token=NULL, fence=NULL, reserved_by=NULL,
-      reserved_at=NULL, lease_expires_at=NULL, cancel_requested=CASE WHEN (decided.cancel_requested AND
-      decided.new_state != 'done') THEN false ELSE jobs.cancel_requested END
+      'done') THEN NULL ELSE decided.new_gate_id END, slot=CASE WHEN (decided.cancel_requested AND decided.new_state !=
+      'done') THEN NULL ELSE decided.new_slot END, attempts=CASE WHEN (decided.cancel_requested AND decided.new_state !=
+      'done') THEN jobs.attempts ELSE decided.new_attempts END, snoozed=CASE WHEN (decided.cancel_requested AND
+      decided.new_state != 'done') THEN jobs.snoozed ELSE decided.new_snoozed END, alone=CASE WHEN
+      (decided.cancel_requested AND decided.new_state != 'done') THEN jobs.alone ELSE decided.new_alone END, token=NULL,
+      fence=NULL, reserved_by=NULL, reserved_at=NULL, lease_expires_at=NULL, cancel_requested=CASE WHEN
+      (decided.cancel_requested AND decided.new_state != 'done') THEN false ELSE jobs.cancel_requested END
   FROM decided
   WHERE jobs.id = decided.id AND jobs.state = 'reserved' AND jobs.token = decided.token
   RETURNING jobs.id, jobs.state, jobs.stage
