@@ -153,7 +153,6 @@ class Claim:
     max_attempts: int
     gated: bool  # it holds a slot: a lane waits for its end
     lease: timedelta
-    deadline: timedelta | None = None  # its lane's, instead of its stage's
     topic: TopicView | None = None
     draft: Draft | None = None
     revision_id: int | None = None
@@ -163,6 +162,7 @@ class Claim:
     begins: bool = False  # it stands at the first stage: what it reads now is what the pass is made from
     run_at: datetime | None = None
     priority: int = 2
+    deadline: timedelta | None = None  # its lane's, instead of its stage's
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@ def test_a_lane_is_closed_and_opened(door: Door, make: Factory, inside: Callable
     assert inside("lanes close acme/lane --reason over").out == "lane acme/lane active → closed; 1 job waits\n"
     assert ": over" in inside("lanes list --site acme --state closed").out
     refused = inside("lanes resume acme/lane")
-    assert (refused.code, refused.err) == (1, "error: lane 'lane' is closed; open it: pipeline lanes open\n")
+    assert (refused.code, refused.err) == (1, "error: lane 'lane' is closed; open it: pipeline lanes open SITE/LANE\n")
     assert inside("lanes open acme/lane --json").json["to"] == "active"
     assert make.state(job) is JobState.PENDING
 

@@ -110,6 +110,7 @@ def test_every_other_command_works(project: Path, services: Services, database_u
     assert [(c, code) for c, code, _ in said if code] == [("pipeline run --site acme --workers 4", 1)], said
 
 
+@pytest.mark.slow
 def test_every_command_of_the_operators_page_works(project: Path, services: Services, database_url: str) -> None:
     """Typed one after the other, with two jobs that failed and one that runs."""
     planned(project, services)

@@ -19,6 +19,7 @@ from tests.interleavings.parts import (
 from tests.interleavings.scenes.common import RESENDS, over
 
 
+@long
 @scenario
 def claim_and_pause(make: Factory, level: str) -> Staged:
     """What was claimed before the pause finishes, and is counted as running; nothing begins after it."""
@@ -48,6 +49,7 @@ def claim_and_resume(make: Factory, level: str) -> Staged:
     return Staged([claims(make, count=2, door=True), turns(make, "resume")], judge, waits=False)
 
 
+@long
 @scenario
 def advance_and_pause(make: Factory, level: str) -> Staged:
     """The head ends; the next one has no turn while the lane is paused, and has it when it goes on."""
@@ -100,6 +102,7 @@ def settle_and_resume(make: Factory, level: str) -> Staged:
     return Staged([settles(make), turns(make, "resume")], judge)
 
 
+@long
 @scenario
 def advance_and_resume(make: Factory, level: str) -> Staged:
     """The head of a paused lane ends while it is resumed: the next one has its turn."""
@@ -115,6 +118,7 @@ def advance_and_resume(make: Factory, level: str) -> Staged:
     return Staged([says(claim), turns(make, "resume")], judge, outcomes=1)
 
 
+@long
 @scenario
 def arrival_and_resume(make: Factory, level: str) -> Staged:
     """One that arrives at the gate while its lane is resumed has its turn, by the one or by the other."""
@@ -131,6 +135,7 @@ def arrival_and_resume(make: Factory, level: str) -> Staged:
     return Staged([says(claim), turns(make, "resume")], judge, outcomes=1)
 
 
+@long
 @scenario
 def hold_and_pause(make: Factory, level: str) -> Staged:
     """What is held waits for a person, and neither pause nor resumption frees it."""
@@ -147,6 +152,7 @@ def hold_and_pause(make: Factory, level: str) -> Staged:
     return Staged([says(claim, verb=Verb.HOLD, hold="look at it"), turns(make, "pause")], judge)
 
 
+@long
 @scenario
 def retry_and_pause(make: Factory, level: str) -> Staged:
     """A head that is tried again comes to no claim while its lane is paused, and is the head afterwards."""
@@ -164,6 +170,7 @@ def retry_and_pause(make: Factory, level: str) -> Staged:
     return Staged([says(claim, verb=Verb.RETRY), turns(make, "pause")], judge)
 
 
+@long
 @scenario
 def reap_and_pause(make: Factory, level: str) -> Staged:
     """The same for one whose worker died."""

@@ -127,6 +127,7 @@ def a_new_limit_and_an_arrival(make: Factory, level: str) -> Staged:
     return Staged([width(make, 1), says(claim)], judge, waits=False)
 
 
+@long
 @of_callers
 def a_new_limit_and_a_plan(make: Factory, level: str) -> Staged:
     """Topics that are appended meanwhile arrive at the limit, or are judged by it."""
@@ -143,6 +144,7 @@ def a_new_limit_and_a_plan(make: Factory, level: str) -> Staged:
     return Staged([width(make, 1, stage="generate"), plans(topic(7))], judge, outcomes=1, allows=RESENDS[level])
 
 
+@long
 @scenario
 def a_new_limit_and_a_retired_stage(make: Factory, level: str) -> Staged:
     """What moves on from a stage that is taken out comes to a limit that is made just then: it takes its turn there."""

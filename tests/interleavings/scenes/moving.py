@@ -19,6 +19,7 @@ from tests.interleavings.parts import (
 from tests.interleavings.scenes.common import LIMITED, RESENDS, WIDE
 
 
+@long
 @scenario
 def advance_and_insert(make: Factory, level: str) -> Staged:
     """A topic is put in behind the head while that ends: who stands behind it waits for it, whatever turn he had."""
@@ -34,6 +35,7 @@ def advance_and_insert(make: Factory, level: str) -> Staged:
     return Staged([says(claim), inserts(make, "lane-2")], judge, outcomes=1)
 
 
+@long
 @scenario
 def advance_and_insert_before_the_head(make: Factory, level: str) -> Staged:
     """Before one that runs, or has been released, nothing is put in."""
@@ -49,6 +51,7 @@ def advance_and_insert_before_the_head(make: Factory, level: str) -> Staged:
     return Staged([says(claim), inserts(make, "lane-1")], judge)
 
 
+@long
 @scenario
 def claim_and_insert(make: Factory, level: str) -> Staged:
     """Looking who runs comes after taking the turns: a claim that is open is waited for, and then it is refused."""
@@ -88,6 +91,7 @@ def advance_claim_and_insert(make: Factory, level: str) -> Staged:
     return Staged([says(claim, stops=(COMMIT,)), claims(make), insert], judge)
 
 
+@long
 @of_callers
 def insert_and_append(make: Factory, level: str) -> Staged:
     """One put in and one appended: each has its place, and the counter is behind both."""
@@ -116,6 +120,7 @@ def two_inserts(make: Factory, level: str) -> Staged:
     return Staged([inserts(make, "lane-2", name="one"), inserts(make, "lane-2", 78, name="other")], judge)
 
 
+@long
 @of_callers
 def insert_and_plan_of_the_same_topic(make: Factory, level: str) -> Staged:
     """One slug put in and appended at once: one topic; who comes second is told."""
@@ -130,6 +135,7 @@ def insert_and_plan_of_the_same_topic(make: Factory, level: str) -> Staged:
     return Staged([inserts(make, "lane-2"), plans(topic(77))], judge, allows=RESENDS[level])
 
 
+@long
 @scenario
 def move_and_claim(make: Factory, level: str) -> Staged:
     """The head is moved back, or claimed: who had the turn runs, and then nothing is moved."""
@@ -149,6 +155,7 @@ def move_and_claim(make: Factory, level: str) -> Staged:
     return Staged([claims(make, count=2, door=True), moves(make, "lane-1", after="lane-3")], judge)
 
 
+@long
 @scenario
 def move_and_advance(make: Factory, level: str) -> Staged:
     """The last is moved right behind the head while that ends: it is next."""
@@ -164,6 +171,7 @@ def move_and_advance(make: Factory, level: str) -> Staged:
     return Staged([says(claim), moves(make, "lane-3", before="lane-2")], judge, outcomes=1)
 
 
+@long
 @scenario
 def move_and_arrival(make: Factory, level: str) -> Staged:
     """One that is on its way to the gate is not moved; once it is there it has the turn by its new place."""
@@ -306,6 +314,7 @@ def two_changes_of_lane_crossed(make: Factory, level: str) -> Staged:
     return Staged(parts, judge, outcomes=1)
 
 
+@long
 @scenario
 def change_of_lane_and_pause(make: Factory, level: str) -> Staged:
     """The lane that it comes to is paused meanwhile: it waits there, and goes on with it."""
@@ -321,6 +330,7 @@ def change_of_lane_and_pause(make: Factory, level: str) -> Staged:
     return Staged([turns(make, "pause", lane="other"), changes_lane(make, "lane-1", "other")], judge)
 
 
+@long
 @scenario
 def change_of_lane_and_narrow(make: Factory, level: str) -> Staged:
     """The lane that it leaves is narrowed meanwhile: in order, with whom it has left."""
@@ -359,6 +369,7 @@ def advance_claim_and_change_of_lane(make: Factory, level: str) -> Staged:
     return Staged([says(claim, stops=(COMMIT,)), claims(make), move], judge)
 
 
+@long
 @scenario
 def insert_at_a_limited_first_stage_and_advance(make: Factory, level: str) -> Staged:
     """Where the first stage is strict, one put in before all others has the turn, or the one before it runs on."""

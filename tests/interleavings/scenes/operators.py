@@ -12,6 +12,7 @@ from tests.interleavings.parts import claims, operates, policy, says
 from tests.interleavings.scenes.common import CHECKED
 
 
+@long
 @scenario
 def claim_and_skip(make: Factory, level: str) -> Staged:
     """A skipped head is had by nobody and the lane goes on; a claimed one cannot be skipped."""
@@ -46,6 +47,7 @@ def claim_and_forced_skip(make: Factory, level: str) -> Staged:
     return Staged([claims(make, count=2, door=True), operates("skip", first, force=True)], judge, outcomes=3)
 
 
+@long
 @scenario
 def claim_and_cancel(make: Factory, level: str) -> Staged:
     """A cancelled head is had by nobody and halts the lane; the holder of a claimed one is asked to stop."""
@@ -62,6 +64,7 @@ def claim_and_cancel(make: Factory, level: str) -> Staged:
     return Staged([claims(make, count=2, door=True), operates("cancel", first)], judge)
 
 
+@long
 @scenario
 def advance_and_cancel(make: Factory, level: str) -> Staged:
     """Before the last stage: a cancel that comes first wins over the end, one that comes later stops it at the gate."""
@@ -76,6 +79,7 @@ def advance_and_cancel(make: Factory, level: str) -> Staged:
     return Staged([says(claim), operates("cancel", claim.job_id)], judge)
 
 
+@long
 @scenario
 def last_advance_and_cancel(make: Factory, level: str) -> Staged:
     """At the last stage done wins, and an operator who comes second is told so."""
@@ -93,6 +97,7 @@ def last_advance_and_cancel(make: Factory, level: str) -> Staged:
     return Staged([says(claim), operates("cancel", claim.job_id)], judge)
 
 
+@long
 @scenario
 def advance_and_forced_cancel(make: Factory, level: str) -> Staged:
     """Forced, the first to commit wins, and the holder learns it."""
@@ -113,6 +118,7 @@ def advance_and_forced_cancel(make: Factory, level: str) -> Staged:
     return Staged([says(claim), operates("cancel", claim.job_id, force=True)], judge)
 
 
+@long
 @scenario
 def advance_to_the_gate_and_forced_cancel(make: Factory, level: str) -> Staged:
     """Also on its way to a gate: it is cancelled where it came to, or its holder is told that it is lost."""
@@ -128,6 +134,7 @@ def advance_to_the_gate_and_forced_cancel(make: Factory, level: str) -> Staged:
     return Staged([says(claim), operates("cancel", claim.job_id, force=True)], judge)
 
 
+@long
 @scenario
 def advance_and_forced_skip(make: Factory, level: str) -> Staged:
     """The lane goes on in either case."""
@@ -143,6 +150,7 @@ def advance_and_forced_skip(make: Factory, level: str) -> Staged:
     return Staged([says(claim), operates("skip", claim.job_id, force=True)], judge)
 
 
+@long
 @scenario
 def advance_and_skip_of_one_that_is_not_there_yet(make: Factory, level: str) -> Staged:
     """A topic that is skipped before it reached the gate stands in nobody's way, whoever commits first."""
@@ -164,6 +172,7 @@ def advance_and_skip_of_one_that_is_not_there_yet(make: Factory, level: str) -> 
     return Staged([says(claim), operates("skip", held[2].job_id)], judge, outcomes=1)
 
 
+@long
 @scenario
 def two_skips_in_one_lane(make: Factory, level: str) -> Staged:
     """Two that stood in the way are skipped at once: the third has its turn."""
@@ -177,6 +186,7 @@ def two_skips_in_one_lane(make: Factory, level: str) -> Staged:
     return Staged(parts, judge, outcomes=1)
 
 
+@long
 @scenario
 def requeue_and_requeue(make: Factory, level: str) -> Staged:
     """Two operators with the same will act once, and the second is told what he found."""
@@ -193,6 +203,7 @@ def requeue_and_requeue(make: Factory, level: str) -> Staged:
     return Staged([operates("requeue", first, name="one"), operates("requeue", first, name="other")], judge)
 
 
+@long
 @scenario
 def requeue_and_promote(make: Factory, level: str) -> Staged:
     """One that comes back to the gate just when its turn comes has it."""
@@ -208,6 +219,7 @@ def requeue_and_promote(make: Factory, level: str) -> Staged:
     return Staged([says(claim), operates("requeue", second)], judge)
 
 
+@long
 @scenario
 def requeue_and_skip_of_the_head(make: Factory, level: str) -> Staged:
     """The head is given up while the one behind it comes back."""
@@ -233,6 +245,7 @@ def cancel_and_skip(make: Factory, level: str) -> Staged:
     return Staged([operates("cancel", first), operates("skip", first)], judge)
 
 
+@long
 @scenario
 def reject_and_a_new_head(make: Factory, level: str) -> Staged:
     """A job behind the gate goes back over it while the next one is released there: it takes no second turn."""
@@ -297,6 +310,7 @@ def policy_and_fail_at_a_stage_without_gate(make: Factory, level: str) -> Staged
     return Staged([policy(make, "skip"), says(one, verb=Verb.FAIL)], judge, waits=False)
 
 
+@long
 @scenario
 def grant_and_last_retry(make: Factory, level: str) -> Staged:
     """Attempts granted before the last one has failed count; afterwards the operator is told what to do instead."""

@@ -44,6 +44,7 @@ def change_of_lane_and_skip(make: Factory, level: str) -> Staged:
     return Staged([changes_lane(make, "lane-1", "other"), operates("skip", first)], judge)
 
 
+@long
 @scenario
 def change_of_lane_and_requeue(make: Factory, level: str) -> Staged:
     """One that comes back while it leaves takes its turn in its new lane."""
@@ -76,6 +77,7 @@ def change_of_lane_and_cancel(make: Factory, level: str) -> Staged:
     return Staged([changes_lane(make, "lane-1", "other"), operates("cancel", first)], judge, outcomes=1)
 
 
+@long
 @of_callers
 def change_of_lane_and_append(make: Factory, level: str) -> Staged:
     """Two come to the end of one lane, from another and from a caller: each has its place."""
@@ -107,6 +109,7 @@ def change_of_lane_and_close(make: Factory, level: str) -> Staged:
     return Staged([changes_lane(make, "lane-1", "other"), turns(make, "close", lane="other")], judge)
 
 
+@long
 @scenario
 def change_of_lane_and_move_before_it(make: Factory, level: str) -> Staged:
     """A mate by which another is to be placed may have left: then that one is not moved."""
@@ -168,6 +171,7 @@ def insert_and_skip(make: Factory, level: str) -> Staged:
     return Staged([inserts(make, "lane-1"), operates("skip", first)], judge)
 
 
+@long
 @scenario
 def insert_and_reap(make: Factory, level: str) -> Staged:
     """While the head is reserved, dead or not, nothing is put in before it; once it is taken back, it is."""
@@ -255,6 +259,7 @@ def widen_and_skip(make: Factory, level: str) -> Staged:
     return Staged([width(make, 2), operates("skip", first)], judge, outcomes=1)
 
 
+@long
 @scenario
 def no_limit_and_reap(make: Factory, level: str) -> Staged:
     """One that is taken back while the limit goes is pending with all others."""
@@ -268,6 +273,7 @@ def no_limit_and_reap(make: Factory, level: str) -> Staged:
     return Staged([width(make, None), reaps(make)], judge, outcomes=1)
 
 
+@long
 @scenario
 def no_limit_and_hold(make: Factory, level: str) -> Staged:
     """One that is held while the limit goes stays held, and nobody waits for it."""
@@ -317,6 +323,7 @@ def a_new_limit_and_upkeep(make: Factory, level: str) -> Staged:
     return Staged([width(make, 1), settles(make)], judge)
 
 
+@long
 @scenario
 def a_new_limit_and_a_change_of_lane(make: Factory, level: str) -> Staged:
     """One comes from another lane while the stage at which it stands gets a limit there."""
@@ -365,6 +372,7 @@ def _filtered(verb: str, make: Factory, **conditions: object) -> Part:
     )
 
 
+@long
 @scenario
 def filtered_requeue_and_skip(make: Factory, level: str) -> Staged:
     """A filter moves what still matches when its row is locked: what was given up meanwhile stays so."""
@@ -382,6 +390,7 @@ def filtered_requeue_and_skip(make: Factory, level: str) -> Staged:
     return Staged([_filtered("requeue", make, states=frozenset({JobState.CANCELLED})), operates("skip", first)], judge)
 
 
+@long
 @scenario
 def filtered_cancel_and_advance(make: Factory, level: str) -> Staged:
     """One that has moved on to another stage is none of those that were meant."""
@@ -399,6 +408,7 @@ def filtered_cancel_and_advance(make: Factory, level: str) -> Staged:
     return Staged([_filtered("cancel", make, stage="validate"), says(claim)], judge)
 
 
+@long
 @scenario
 def filtered_skip_and_change_of_lane(make: Factory, level: str) -> Staged:
     """One that has left the lane is none of those that were meant."""
@@ -417,6 +427,7 @@ def filtered_skip_and_change_of_lane(make: Factory, level: str) -> Staged:
     return Staged([_filtered("skip", make), changes_lane(make, "lane-1", "other")], judge)
 
 
+@long
 @scenario
 def filtered_requeue_and_requeue(make: Factory, level: str) -> Staged:
     """Two operators, one with a filter and one with numbers: each job comes back once."""

@@ -115,6 +115,7 @@ def plan_and_plan_of_two_files(make: Factory, level: str) -> Staged:
     return Staged([plans_file(make, rows, name="one"), plans_file(make, rows, name="other")], judge)
 
 
+@long
 @of_callers
 def plan_and_plan_of_several_lanes(make: Factory, level: str) -> Staged:
     """Two callers over the same lanes, given the other way round, take turns."""
@@ -131,6 +132,7 @@ def plan_and_plan_of_several_lanes(make: Factory, level: str) -> Staged:
     return Staged(parts, judge, allows=RESENDS[level])
 
 
+@long
 @scenario
 def plan_of_a_changed_topic_and_its_last_advance(make: Factory, level: str) -> Staged:
     """A topic whose row changes while its pass ends gets a new pass now, or with the next plan; never two at once."""

@@ -98,6 +98,7 @@ def one_topic_by_two_tokens(make: Factory, level: str) -> Staged:
     return Staged(parts, judge, waits=False, outcomes=1)
 
 
+@long
 @scenario
 def publish_and_reap(make: Factory, level: str) -> Staged:
     """Taken back in the middle of publishing: what is confirmed is live; a reaper steps over one that is at it."""

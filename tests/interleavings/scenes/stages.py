@@ -58,6 +58,7 @@ def a_new_stage_and_advance_beyond_it(make: Factory, level: str) -> Staged:
     return Staged([says(claim), registers(make, TRANSLATED)], judge, outcomes=1)
 
 
+@long
 @scenario
 def a_new_stage_and_skip(make: Factory, level: str) -> Staged:
     """One that is given up while the gate is made owes it nothing."""
@@ -72,6 +73,7 @@ def a_new_stage_and_skip(make: Factory, level: str) -> Staged:
     return Staged([operates("skip", first), registers(make, TRANSLATED)], judge, outcomes=1)
 
 
+@long
 @of_callers
 def a_new_stage_and_a_new_lane(make: Factory, level: str) -> Staged:
     """A lane that a caller makes meanwhile has the new gate, as all others."""
@@ -86,6 +88,7 @@ def a_new_stage_and_a_new_lane(make: Factory, level: str) -> Staged:
     return Staged(parts, judge, outcomes=1, allows=RESENDS[level])
 
 
+@long
 @scenario
 def a_new_stage_and_a_new_lane_of_a_file(make: Factory, level: str) -> Staged:
     """The same where a run of the older release makes it."""
@@ -100,6 +103,7 @@ def a_new_stage_and_a_new_lane_of_a_file(make: Factory, level: str) -> Staged:
     return Staged(parts, judge, outcomes=1)
 
 
+@long
 @scenario
 def two_releases_register_at_once(make: Factory, level: str) -> Staged:
     """Two processes of the new release add the stage once."""
@@ -116,6 +120,7 @@ def two_releases_register_at_once(make: Factory, level: str) -> Staged:
     )
 
 
+@long
 @scenario
 def retire_and_advance_to_it(make: Factory, level: str) -> Staged:
     """One that comes to a stage which is taken out just then is moved on, by the retirement or by upkeep."""
@@ -152,6 +157,7 @@ def retire_and_advance_from_it(make: Factory, level: str) -> Staged:
     return Staged([says(claim), retires(make, "translate")], judge, outcomes=1)
 
 
+@long
 @scenario
 def retire_and_claim(make: Factory, level: str) -> Staged:
     """One that is claimed just then is finished by its worker; the others move on."""
@@ -211,6 +217,7 @@ def a_new_stage_arrival_and_advance_beyond_it(make: Factory, level: str) -> Stag
     return Staged(parts, judge, outcomes=1)
 
 
+@long
 @scenario
 def retire_and_change_of_lane(make: Factory, level: str) -> Staged:
     """One that leaves its lane while its stage is taken out moves on where it comes to."""
@@ -228,6 +235,7 @@ def retire_and_change_of_lane(make: Factory, level: str) -> Staged:
     return Staged([retires(make, "translate"), changes_lane(make, "lane-1", "other")], judge, outcomes=1)
 
 
+@long
 @scenario
 def retire_and_narrow(make: Factory, level: str) -> Staged:
     """The stage to which all move on is narrowed meanwhile: one turn, in order."""

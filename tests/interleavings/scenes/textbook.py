@@ -85,6 +85,7 @@ def m6_requeue_and_claim(make: Factory, level: str) -> Staged:
     return Staged([operates("requeue", first), claims(make, count=2, door=True)], judge, waits=False)
 
 
+@long
 @scenario
 def m7_reap_and_advance(make: Factory, level: str) -> Staged:
     """M7, M8: a lease that is over, and its holder who ends after all: one of them has it, and both learn who."""
@@ -127,6 +128,7 @@ def m8_reap_with_an_old_snapshot_and_renew(make: Factory, level: str) -> Staged:
     return Staged([reaps(make, stops=((COMMIT, 2),), door=True), renews(claim)], judge, waits=False)
 
 
+@long
 @scenario
 def m9_crossed_batches(make: Factory, level: str) -> Staged:
     """M9: two batches over the same lanes, given in opposite orders, take turns and never each other's locks."""
@@ -145,6 +147,7 @@ def m9_crossed_batches(make: Factory, level: str) -> Staged:
     return Staged([says(*one, name="one"), says(*other, name="other")], judge, outcomes=1)
 
 
+@long
 @scenario
 def m9_crossed_batch_and_bulk_verb(make: Factory, level: str) -> Staged:
     """M9: a worker's batch and an operator's, the same jobs the other way round."""
@@ -198,6 +201,7 @@ def m11_same_slug_and_the_first_regrets(make: Factory, level: str) -> Staged:
     return Staged(parts, judge, allows=RESENDS[level], outcomes=1)
 
 
+@long
 @of_callers
 def m12_same_slug_and_both_mean_it(make: Factory, level: str) -> Staged:
     """M12: one plans the topic, the other gets the very same; at the stronger levels after 40001."""
@@ -228,6 +232,7 @@ def m12_same_slug_in_a_new_lane(make: Factory, level: str) -> Staged:
     return Staged([plans(topic(7), name="one"), plans(topic(7), name="other")], judge, allows=RESENDS[level])
 
 
+@long
 @of_callers
 def m12_same_slug_in_two_lanes(make: Factory, level: str) -> Staged:
     """M12: a slug has one lane; who comes second is told of the conflict, and nothing of his is kept."""
@@ -245,6 +250,7 @@ def m12_same_slug_in_two_lanes(make: Factory, level: str) -> Staged:
     return Staged([plans(mine, name="one"), plans(theirs, name="other")], judge, allows=RESENDS[level])
 
 
+@long
 @of_callers
 def m12_same_slug_at_repeatable_read_and_in_a_file(make: Factory, level: str) -> Staged:
     """M12: a caller at REPEATABLE READ and a run that plans its file: one topic, one pass."""

@@ -19,6 +19,7 @@ from tests.interleavings.parts import (
 from tests.interleavings.scenes.common import WIDE
 
 
+@long
 @scenario
 def advance_and_narrow(make: Factory, level: str) -> Staged:
     """From three to one while the first ends: the lowest that is left is the head, alone."""
@@ -89,6 +90,7 @@ def claim_of_one_that_is_not_the_head_and_narrow(make: Factory, level: str) -> S
     return Staged([claims(make, door=True), width(make, 1)], judge)
 
 
+@long
 @scenario
 def advance_claim_and_narrow(make: Factory, level: str) -> Staged:
     """Worker A ends the first, worker B claims, an operator narrows to one: never two at once that were not running."""
@@ -113,6 +115,7 @@ def advance_claim_and_narrow(make: Factory, level: str) -> Staged:
     return Staged(parts, judge, outcomes=3)
 
 
+@long
 @scenario
 def advance_and_narrow_to_two(make: Factory, level: str) -> Staged:
     """Three run and two may: nobody gets a turn until one place is free."""
@@ -129,6 +132,7 @@ def advance_and_narrow_to_two(make: Factory, level: str) -> Staged:
     return Staged([says(one), width(make, 2)], judge, outcomes=1)
 
 
+@long
 @scenario
 def retry_and_narrow(make: Factory, level: str) -> Staged:
     """One that is tried again keeps its place in line, not its turn."""
@@ -147,6 +151,7 @@ def retry_and_narrow(make: Factory, level: str) -> Staged:
     return Staged([says(other, verb=Verb.RETRY, delay=timedelta(0)), width(make, 1)], judge)
 
 
+@long
 @scenario
 def hold_and_narrow(make: Factory, level: str) -> Staged:
     """A held head keeps its place: the strict lane waits for it."""
@@ -163,6 +168,7 @@ def hold_and_narrow(make: Factory, level: str) -> Staged:
     return Staged([says(claim, verb=Verb.HOLD, hold="look"), width(make, 1)], judge, outcomes=1)
 
 
+@long
 @scenario
 def fail_in_a_skipping_lane_and_narrow(make: Factory, level: str) -> Staged:
     """What fails is skipped, before or after the lane has turned strict: the next one is the head."""
@@ -192,6 +198,7 @@ def skip_and_narrow(make: Factory, level: str) -> Staged:
     return Staged([operates("skip", first), width(make, 1)], judge, outcomes=1)
 
 
+@long
 @scenario
 def reap_and_narrow(make: Factory, level: str) -> Staged:
     """One that is taken back is the head again, and alone."""
@@ -209,6 +216,7 @@ def reap_and_narrow(make: Factory, level: str) -> Staged:
     return Staged([reaps(make), width(make, 1)], judge, outcomes=1)
 
 
+@long
 @scenario
 def advance_and_widen(make: Factory, level: str) -> Staged:
     """From one to three while the head ends: the next three have a turn."""
@@ -223,6 +231,7 @@ def advance_and_widen(make: Factory, level: str) -> Staged:
     return Staged([says(claim), width(make, 3)], judge, outcomes=1)
 
 
+@long
 @scenario
 def arrival_and_widen(make: Factory, level: str) -> Staged:
     """One that arrives while the gate is widened has a place at once, and the gate is full."""
@@ -254,6 +263,7 @@ def claim_and_widen(make: Factory, level: str) -> Staged:
     return Staged([claims(make, count=3, door=True), width(make, 2)], judge)
 
 
+@long
 @scenario
 def advance_and_no_limit(make: Factory, level: str) -> Staged:
     """From one to none while the head ends: all have their turn."""
@@ -268,6 +278,7 @@ def advance_and_no_limit(make: Factory, level: str) -> Staged:
     return Staged([says(claim), width(make, None)], judge, outcomes=1)
 
 
+@long
 @scenario
 def arrival_and_no_limit(make: Factory, level: str) -> Staged:
     """One that arrives while the limit goes waits for a turn that is given, or for none."""
@@ -300,6 +311,7 @@ def claim_and_no_limit(make: Factory, level: str) -> Staged:
     return Staged([claims(make, count=3, door=True), width(make, None)], judge)
 
 
+@long
 @scenario
 def retry_and_no_limit(make: Factory, level: str) -> Staged:
     """A holder whose slot was taken from under him by the widening still ends his job."""
@@ -331,6 +343,7 @@ def two_widths_of_one_gate(make: Factory, level: str) -> Staged:
     return Staged([width(make, 2, name="two"), width(make, 3, name="three")], judge)
 
 
+@long
 @scenario
 def width_of_the_lane_and_of_the_stage(make: Factory, level: str) -> Staged:
     """A lane's own width counts over its stage's, whichever is set last."""

@@ -47,6 +47,7 @@ def advance_to_the_gate_and_advance_from_it(make: Factory, level: str) -> Staged
     return Staged([says(coming, name="comes", stops=FULL), says(head, name="leaves", stops=FULL)], judge, outcomes=1)
 
 
+@long
 @scenario
 def advance_twice_with_one_token(make: Factory, level: str) -> Staged:
     """The same end said twice, after a lost answer: written once, and both are told that it is."""
@@ -62,6 +63,7 @@ def advance_twice_with_one_token(make: Factory, level: str) -> Staged:
     return Staged([says(claim, name="one"), says(claim, name="again")], judge, outcomes=1)
 
 
+@long
 @scenario
 def advance_and_another_end_with_one_token(make: Factory, level: str) -> Staged:
     """Two different ends under one token: one is written, and the other is told that it is not."""
@@ -137,6 +139,7 @@ def fail_in_a_skipping_lane_and_reap(make: Factory, level: str) -> Staged:
     return Staged([reaps(make), says(claim, verb=Verb.FAIL)], judge)
 
 
+@long
 @scenario
 def reap_and_reap(make: Factory, level: str) -> Staged:
     """Two reapers take a job back once."""
@@ -208,6 +211,7 @@ def reap_and_prune(make: Factory, level: str) -> Staged:
     return Staged([reaps(make), pruning], judge, waits=False, outcomes=1)
 
 
+@long
 @scenario
 def retry_of_the_head_and_arrival(make: Factory, level: str) -> Staged:
     """A head that is tried again keeps its place, whoever arrives behind it."""
