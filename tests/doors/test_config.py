@@ -199,6 +199,7 @@ def test_a_wrong_flag_of_ours_is_named(bare: Door, monkeypatch: pytest.MonkeyPat
         settings.load_settings(concurrency=0)
 
 
+@pytest.mark.slow
 def test_the_file_works_from_below_and_in_workers(bare: Door, fresh_database: str) -> None:
     """From a folder of the project, a run and its worker processes find the schema that the root's file names."""
     write(bare, 'workers = 1\nschema = "mine"\nconcurrency = 1\npoll = 0.1\n')

@@ -19,6 +19,8 @@ from tests.doors.test_terminal import Terminal
 from tests.factories import Factory
 from tests.processes.project import until
 
+pytestmark = pytest.mark.slow  # real processes, and many of them
+
 HEAD = migrate.head()
 BELOW = migrate.numbers()[-2]
 

@@ -69,6 +69,7 @@ def test_run_tells_what_needs_a_person_and_what_helps(door: Door) -> None:
     assert "demo: 5 of 6 topics live" in door("run", "--site", "demo", "--workers", "1", "--wait", "0").out
 
 
+@pytest.mark.slow
 def test_run_notes_rows_that_left_or_came_late(door: Door) -> None:
     """A topic that the file no longer names stays, and one put before a planned one goes to the end; both are told."""
     door.rows("a,2,a2,Title,page,", "b,1,b1,Title,page,")
@@ -81,6 +82,7 @@ def test_run_notes_rows_that_left_or_came_late(door: Door) -> None:
     assert "note: a1 came late" in said.out
 
 
+@pytest.mark.slow
 def test_run_keeps_what_stages_print_out_of_the_answer(door: Door) -> None:
     """With --json, standard output is one document even if stages print, at import or at work."""
     door.stages((door.root / "stages/__init__.py").read_text() + '\nprint("noise at import")\n')
@@ -93,6 +95,7 @@ def test_run_keeps_what_stages_print_out_of_the_answer(door: Door) -> None:
     assert r"noise \x1b]0;title\x07 of a stage" in said.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_run_interrupted_gives_back_and_goes_on(door: Door, number: int) -> None:
     """Ctrl-C or SIGTERM while a stage runs: 130, nothing stays reserved, and the same command finishes."""
@@ -111,6 +114,7 @@ def test_run_interrupted_gives_back_and_goes_on(door: Door, number: int) -> None
     assert door("run", "--site", "demo", "--workers", "1").code == 0
 
 
+@pytest.mark.slow
 def test_run_interrupted_twice_ends_at_once(door: Door) -> None:
     """The second Ctrl-C does not wait for stages; the next run takes back what they held."""
     door.moods(a1="slow")

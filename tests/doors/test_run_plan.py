@@ -72,6 +72,7 @@ def test_a_new_site_is_foreseen_whole(door: Door, engine: Engine) -> None:
     assert not (door.root / "public").exists()
 
 
+@pytest.mark.slow
 def test_what_a_plan_foresees_a_run_does(door: Door, engine: Engine) -> None:
     """New, changed (in which columns), gone and late rows; then nothing is left to foresee."""
     door.rows("a,1,a1,One,page,", "a,2,a2,Two,page,", "b,1,b1,One,page,")

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from pipeline.build import Services
 from pipeline.project.site import load_site
 from pipeline.service.order import StageSpec
@@ -19,6 +21,7 @@ MORE = """class Translate(Stage):
 PIPELINE = (Write, Check, Translate,"""
 
 
+@pytest.mark.slow
 def test_stages_are_listed_retired_and_restored(door: Door, make: Factory) -> None:
     """One row a stage, with its jobs; what would be done, what was done, and what is refused."""
     make.site(stages=(*STAGES[:2], TRANSLATE, STAGES[2]))
@@ -48,6 +51,7 @@ def test_stages_are_listed_retired_and_restored(door: Door, make: Factory) -> No
     assert (last.code, "is the last one, and 2 unfinished jobs stand" in last.err) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_run_that_lacks_a_stage_says_so_and_takes_nothing_out(door: Door, services: Services) -> None:
     """It works on what it knows and ends with 1 while jobs wait there; what helps is named, and helps."""
     site = load_site(door.root, "demo")
@@ -66,6 +70,7 @@ def test_a_run_that_lacks_a_stage_says_so_and_takes_nothing_out(door: Door, serv
     assert "6 of 6 topics live" in second.out
 
 
+@pytest.mark.slow
 def test_a_run_says_which_stages_are_not_as_it_describes_them(door: Door, services: Services) -> None:
     """A width that is not the database's, and a stage that a person took out."""
     site_id = services.planning.register(load_site(door.root, "demo"), (*MINE[:2], StageSpec("release", 3, 2)))
@@ -82,6 +87,7 @@ def test_a_run_says_which_stages_are_not_as_it_describes_them(door: Door, servic
     assert "pipeline stages restore check --site demo" in said.err
 
 
+@pytest.mark.slow
 def test_a_stage_more_plans_nothing_again(door: Door) -> None:
     """What is live stays as it is; only what is new meets the stage that was added."""
     assert door("run", "--site", "demo", "--workers", "1").code == 0

@@ -111,6 +111,7 @@ def inside(inside: Inside) -> Inside:
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.guarantee("S8")
 @pytest.mark.parametrize("password", PASSWORDS, ids=range(len(PASSWORDS)))
 def test_no_database(closed: Door, inside: Inside, password: str) -> None:
@@ -173,6 +174,7 @@ def test_a_schema_that_is_behind_and_one_without_rights(fresh: Door, fresh_datab
             assert said.err.endswith(end), (words, said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "part"),
     [

@@ -7,8 +7,12 @@ import signal
 import subprocess
 from dataclasses import dataclass, field
 
+import pytest
+
 from tests.doors.scene import CANARIES, PIPELINE, Door
 from tests.factories import Factory
+
+pytestmark = pytest.mark.slow  # real processes, and many of them
 
 
 @dataclass(slots=True)

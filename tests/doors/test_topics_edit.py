@@ -50,6 +50,7 @@ def history(make: Factory) -> list[tuple[str, int, str, str]]:
         return [(row[0], row[1], row[2], row[3]) for row in found]
 
 
+@pytest.mark.slow
 def test_what_a_person_mends_goes_on_where_it_stood(door: Door, make: Factory) -> None:
     """A draft, one that was rejected in its last round, and a row: each from check on, at its place in the lane."""
     door.stages(re.sub(r"class Check.*?return Done\(\)\n", lambda _: CHECKS, STAGES, flags=re.DOTALL))

@@ -358,6 +358,7 @@ def test_a_refusal_of_the_database_leaves_the_row(door: Door, make: Factory) -> 
     alone(door)
 
 
+@pytest.mark.slow
 def test_a_live_page_stays_live_and_that_is_told(door: Door) -> None:
     """Removing is not unpublishing."""
     door.rows("a,1,a1,Title,page,")

@@ -13,6 +13,8 @@ from pipeline.embedded.binaries import find_binaries
 
 from .scene import FAST, Failed, Scene, alive, kill, until
 
+pytestmark = pytest.mark.slow  # real processes, and many of them
+
 
 def test_a_killed_server_is_recovered_with_every_acknowledged_row(scene: Scene) -> None:
     """Although its starter keeps the dead postmaster as a zombie; with the settings that users have."""

@@ -12,6 +12,8 @@ from pipeline.embedded import EmbeddedServer
 
 from .scene import FAST, Failed, Scene, kill
 
+pytestmark = pytest.mark.slow  # real processes, and many of them
+
 
 def test_six_processes_at_once_on_a_fresh_directory_share_one_server(scene: Scene) -> None:
     """Whoever comes first makes and starts it; nobody fails."""

@@ -31,6 +31,8 @@ def wait(ctx, name):
     "loop": """
 import asyncio
 
+pytestmark = pytest.mark.slow  # real processes, and many of them
+
 async def wait(ctx, name):
     while not (SIGNS / name).exists():
         if ctx.cancelled():

@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 from sqlalchemy import Engine, text
 
 from pipeline.service.planning import StageSpec
@@ -135,6 +136,7 @@ def test_a_job_may_take_longer_than_its_lease(project: Project, make: Factory, f
     assert not worker.said("lost job")
 
 
+@pytest.mark.slow
 def test_work_survives_a_server_that_ends_its_sessions(
     project: Project, make: Factory, facts: Facts, engine: Engine
 ) -> None:
