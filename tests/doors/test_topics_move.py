@@ -16,6 +16,8 @@ from pipeline.states import JobState
 from tests.doors.scene import TOML, Door, Said
 from tests.factories import Factory
 
+pytestmark = pytest.mark.slow  # real processes, and many of them
+
 Typed = Callable[..., Said]
 FILE = "sites/demo/topics.csv"
 MOVED = {"site", "topic", "file", "line", "from", "to", "dry_run"}

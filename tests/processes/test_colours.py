@@ -16,6 +16,8 @@ from tests.factories import Factory
 from tests.processes.conftest import Facts, process_of
 from tests.processes.project import Project, WorkerProcess, until
 
+pytestmark = pytest.mark.slow  # real processes, and many of them
+
 COLOURS = ("thread", "loop", "process")
 CAN_BE_ENDED = ("loop", "process")  # a thread is told, and ends by itself
 
@@ -30,8 +32,6 @@ def wait(ctx, name):
 """,
     "loop": """
 import asyncio
-
-pytestmark = pytest.mark.slow  # real processes, and many of them
 
 async def wait(ctx, name):
     while not (SIGNS / name).exists():
