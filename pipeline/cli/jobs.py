@@ -17,11 +17,10 @@ from pipeline.cli.picking import (
     States,
     Verb,
     Yes,
+    carry_out,
     known_lane,
-    move,
     picked,
     state as named,
-    tell,
 )
 from pipeline.cli.render import as_json, columns, out, say, table
 from pipeline.cli.status import JsonOption
@@ -113,18 +112,16 @@ def requeue(
     """
     verb = Verb("requeue", "requeued")
     wanted = picked(verb, ids, site, lane, at, state, error)
-    with opened("jobs requeue", site) as house:
-        moved = move(
-            house,
-            verb,
-            wanted,
-            lambda jobs, dry: house.services.operate.requeue(
-                jobs, actor=actor(), reason=reason, stage=stage, grant=attempts, dry_run=dry
-            ),
-            yes=yes,
-            dry_run=dry_run,
-        )
-    tell(verb, wanted, moved, dry_run=dry_run, json=json)
+    moved = carry_out(
+        verb,
+        wanted,
+        lambda operate, jobs, dry: operate.requeue(
+            jobs, actor=actor(), reason=reason, stage=stage, grant=attempts, dry_run=dry
+        ),
+        yes=yes,
+        dry_run=dry_run,
+        json=json,
+    )
     if moved and not dry_run:
         say("the next pipeline run takes it up" if len(moved) == 1 else "the next pipeline run takes them up")
 
@@ -149,16 +146,14 @@ def skip(
     """
     verb = Verb("skip", "skipped", "give {} up for good? nothing brings a skipped one back", force=force)
     wanted = picked(verb, ids, site, lane, at, state, error)
-    with opened("jobs skip", site) as house:
-        moved = move(
-            house,
-            verb,
-            wanted,
-            lambda jobs, dry: house.services.operate.skip(jobs, actor=actor(), reason=reason, force=force, dry_run=dry),
-            yes=yes,
-            dry_run=dry_run,
-        )
-    tell(verb, wanted, moved, dry_run=dry_run, json=json)
+    carry_out(
+        verb,
+        wanted,
+        lambda operate, jobs, dry: operate.skip(jobs, actor=actor(), reason=reason, force=force, dry_run=dry),
+        yes=yes,
+        dry_run=dry_run,
+        json=json,
+    )
 
 
 @app.command()
@@ -185,18 +180,14 @@ def cancel(
     """
     verb = Verb("cancel", "cancelled", "cancel {}? a strict lane halts there until requeue or skip", force=force)
     wanted = picked(verb, ids, site, lane, at, state, error)
-    with opened("jobs cancel", site) as house:
-        moved = move(
-            house,
-            verb,
-            wanted,
-            lambda jobs, dry: house.services.operate.cancel(
-                jobs, actor=actor(), reason=reason, force=force, dry_run=dry
-            ),
-            yes=yes,
-            dry_run=dry_run,
-        )
-    tell(verb, wanted, moved, dry_run=dry_run, json=json)
+    carry_out(
+        verb,
+        wanted,
+        lambda operate, jobs, dry: operate.cancel(jobs, actor=actor(), reason=reason, force=force, dry_run=dry),
+        yes=yes,
+        dry_run=dry_run,
+        json=json,
+    )
 
 
 @app.command()
@@ -218,16 +209,14 @@ def approve(
     """
     verb = Verb("approve", "approved", "approve {}?")
     wanted = picked(verb, ids, site, lane, at, None, None)
-    with opened("jobs approve", site) as house:
-        moved = move(
-            house,
-            verb,
-            wanted,
-            lambda jobs, dry: house.services.operate.approve(jobs, actor=actor(), reason=reason, dry_run=dry),
-            yes=yes,
-            dry_run=dry_run,
-        )
-    tell(verb, wanted, moved, dry_run=dry_run, json=json)
+    carry_out(
+        verb,
+        wanted,
+        lambda operate, jobs, dry: operate.approve(jobs, actor=actor(), reason=reason, dry_run=dry),
+        yes=yes,
+        dry_run=dry_run,
+        json=json,
+    )
 
 
 @app.command()
@@ -252,15 +241,11 @@ def grant(
     """
     verb = Verb("grant", "granted attempts", "grant more attempts to {}?", attempts=attempts)
     wanted = picked(verb, ids, site, lane, at, state, error)
-    with opened("jobs grant", site) as house:
-        moved = move(
-            house,
-            verb,
-            wanted,
-            lambda jobs, dry: house.services.operate.grant(
-                jobs, attempts=attempts, actor=actor(), reason=reason, dry_run=dry
-            ),
-            yes=yes,
-            dry_run=dry_run,
-        )
-    tell(verb, wanted, moved, dry_run=dry_run, json=json)
+    carry_out(
+        verb,
+        wanted,
+        lambda operate, jobs, dry: operate.grant(jobs, attempts=attempts, actor=actor(), reason=reason, dry_run=dry),
+        yes=yes,
+        dry_run=dry_run,
+        json=json,
+    )

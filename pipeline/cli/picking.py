@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline.cli.completion import job_states, site_names
-from pipeline.cli.house import House, confirm, unknown
+from pipeline.cli.house import House, confirm, opened, unknown
 from pipeline.cli.render import as_json, count, out, safe, say, table
 from pipeline.errors import NotFound, UsageError
 from pipeline.states import ASSEMBLE, TRANSITIONS, JobState
 
 if TYPE_CHECKING:
-    from pipeline.service.operate import Filter, Jobs, Moved
+    from pipeline.service.operate import Filter, Jobs, Moved, Operate
 
 Ids = Annotated[list[int] | None, typer.Argument(help="Numbers of jobs.", metavar="ID", min=1, max=2**63 - 1)]
 SiteOf = Annotated[
@@ -104,7 +104,24 @@ def state(name: str) -> JobState:
         raise UsageError(f"no state {name!r}; states: {', '.join(JobState)}") from error
 
 
-def move(
+def carry_out(
+    verb: Verb,
+    wanted: Picked,
+    act: Callable[["Operate", "Jobs", bool], list["Moved"]],
+    *,
+    yes: bool,
+    dry_run: bool,
+    json: bool,
+) -> list["Moved"]:
+    """Let ``act`` move what was picked, or with True only judge it, and tell what came of it."""
+    with opened(f"jobs {verb.name}", wanted.site) as house:
+        operate = house.services.operate
+        moved = _move(house, verb, wanted, lambda jobs, dry: act(operate, jobs, dry), yes=yes, dry_run=dry_run)
+    _tell(verb, wanted, moved, dry_run=dry_run, json=json)
+    return moved
+
+
+def _move(
     house: House, verb: Verb, wanted: Picked, act: Callable[["Jobs", bool], list["Moved"]], *, yes: bool, dry_run: bool
 ) -> list["Moved"]:
     """Let ``act`` move what was picked, or with True only judge it; on a terminal a person is asked first."""
@@ -145,7 +162,7 @@ def known_lane(house: House, site: str, site_id: int, lane: str) -> None:
         raise NotFound(unknown("lane", lane, known, f"in site {site!r}"))
 
 
-def tell(verb: Verb, wanted: Picked, moved: Sequence["Moved"], *, dry_run: bool, json: bool) -> None:
+def _tell(verb: Verb, wanted: Picked, moved: Sequence["Moved"], *, dry_run: bool, json: bool) -> None:
     """What was moved, or would be."""
     if json:
         keys = ("job", "from", "to", "stage")

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, DBAPIError, StatementError
 
 from pipeline.db import reason, sqlstate
-from pipeline.service.base import ASSEMBLE_DELAY_SECONDS, Service, clean, likeness
+from pipeline.service.base import ASSEMBLE_DELAY_SECONDS, Service, clean, revision
 from pipeline.sql import content, plan, transitions
 from pipeline.sql.batch import bound
 from pipeline.sql.operate import FORCED
@@ -245,18 +245,9 @@ def _said(ack: Ack) -> dict[str, Any]:
 
 
 def _draft(claim: Claim, draft: Draft) -> dict[str, Any]:
-    return {
-        "topic_id": claim.topic.id if claim.topic else None,
-        "fence": claim.fence,
-        "title": draft.title,
-        "description": draft.description,
-        "title_key": likeness(draft.title),
-        "description_key": likeness(draft.description),
-        "body": draft.body,
-        "front_matter": dict(draft.fields),
-        "content_hash": draft.hash,
-        "lineage": {**draft.lineage, "input_hash": claim.input_hash, "stage": claim.stage},
-    }
+    assert claim.topic is not None
+    lineage = {**draft.lineage, "input_hash": claim.input_hash, "stage": claim.stage}
+    return revision(draft, claim.topic.id, claim.fence, lineage)
 
 
 def _finding(claim: Claim, finding: Finding) -> dict[str, Any]:

@@ -5,7 +5,7 @@ This floor alone opens transactions: one method is one verb, one transaction, on
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from pipeline.clock import Clock, DatabaseClock
 from pipeline.db import sqlstate
 from pipeline.sql import gates, plan
 from pipeline.sql.batch import bound
-from pipeline.views import content_hash
+from pipeline.views import Draft, content_hash
 
 T = TypeVar("T")
 
@@ -90,6 +90,22 @@ def clean(text: str, limit: int = MAX_ERROR_BYTES) -> str:
     """The text as PostgreSQL can hold it: no NUL, no lone surrogate, cut at a character within ``limit`` bytes."""
     safe = text[: limit + 1].replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
     return safe.decode() if len(safe) <= limit else safe[: limit - 3].decode("utf-8", "ignore") + "…"
+
+
+def revision(draft: Draft, topic_id: int, fence: int | None, lineage: Mapping[str, Any]) -> dict[str, Any]:
+    """A draft as ``content.add_revisions`` takes it; without ``fence`` when no attempt made it."""
+    return {
+        "topic_id": topic_id,
+        "fence": fence,
+        "title": draft.title,
+        "description": draft.description,
+        "title_key": likeness(draft.title),
+        "description_key": likeness(draft.description),
+        "body": draft.body,
+        "front_matter": dict(draft.fields),
+        "content_hash": draft.hash,
+        "lineage": dict(lineage),
+    }
 
 
 def likeness(text: str) -> str:

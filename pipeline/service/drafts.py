@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from pipeline.errors import NotFound, Refused
-from pipeline.service.base import Service, clean, likeness
+from pipeline.service.base import Service, clean, revision
 from pipeline.sql import content
 from pipeline.sql.batch import bound
 from pipeline.states import HALTING, JobState
@@ -74,19 +74,11 @@ class Drafts(Service):
         now = _opened(connection, site_id, seen.slug)
         if now.job_id != locked:
             raise Refused(f"topic {seen.slug!r} got a new pass just now; nothing was written: try again")
-        row = {
-            "topic_id": now.topic_id,
-            "fence": None,
-            "title": draft.title,
-            "description": draft.description,
-            "title_key": likeness(draft.title),
-            "description_key": likeness(draft.description),
-            "body": draft.body,
-            "front_matter": dict(draft.fields),
-            "content_hash": draft.hash,
-            "lineage": {"actor": clean(actor, 200), "reason": clean(reason), "edited": seen.number},
+        lineage = {"actor": clean(actor, 200), "reason": clean(reason), "edited": seen.number}
+        given = {
+            "drafts": [revision(draft, now.topic_id, None, lineage)],
+            **bound(origin="human", seen=seen.revision_id),
         }
-        given = {"drafts": [row], **bound(origin="human", seen=seen.revision_id)}
         added = connection.execute(content.add_revisions(guarded=True), given).one_or_none()
         if added is None:
             raise Refused(

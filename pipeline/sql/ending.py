@@ -148,6 +148,20 @@ def here_and_next(job: FromClause) -> tuple[FromClause, FromClause, ColumnElemen
     )
 
 
+def reservation(decided: CTE, ended_at: ColumnElement[datetime]) -> dict[str, Any]:
+    """What an attempt's row tells of the reservation that ends: whose it was, where, from when to when."""
+    return {
+        "fence": decided.c.fence,
+        "job_id": decided.c.id,
+        "stage": decided.c.stage,
+        "round": decided.c.round,
+        "token": decided.c.token,
+        "worker": decided.c.reserved_by,
+        "reserved_at": decided.c.reserved_at,
+        "ended_at": func.greatest(ended_at, decided.c.reserved_at),  # the server's clock may have been set back
+    }
+
+
 def end(
     job: CTE,
     clock: Clock,
@@ -192,14 +206,7 @@ def end(
     ended_as = case((cancelled, word("cancelled")), else_=decided.c.outcome)
     ours = decided.join(written, written.c.id == decided.c.id)
     record = {
-        "fence": decided.c.fence,
-        "job_id": decided.c.id,
-        "stage": decided.c.stage,
-        "round": decided.c.round,
-        "token": decided.c.token,
-        "worker": decided.c.reserved_by,
-        "reserved_at": decided.c.reserved_at,
-        "ended_at": func.greatest(clock.stored(), decided.c.reserved_at),  # the server's clock may have been set back
+        **reservation(decided, clock.stored()),
         "outcome": ended_as,
         "charged": or_(cancelled, decided.c.charged),
         "error_class": decided.c.said_error_class,

@@ -19,6 +19,7 @@ from sqlalchemy import (
     exists,
     func,
     literal_column,
+    null,
     select,
     text,
     true,
@@ -75,6 +76,26 @@ def lock(*, wait: bool) -> Select[int]:
         .where(gates.c.id == func.any(GATES))
         .order_by(gates.c.id)
         .with_for_update(key_share=True, skip_locked=not wait)
+    )
+
+
+def demoted(job: FromClause, *where: ColumnElement[bool]) -> ReturningUpdate[int]:
+    """Let those of ``job`` (an alias of jobs) that are pending wait, and give their slots back; places stay.
+
+    Returns their ids. Waits for claims that are open: what those took is reserved, and finishes.
+    """
+    chosen = (
+        select(job.c.id)
+        .where(*where, job.c.state == word(S.PENDING))
+        .order_by(job.c.id)
+        .with_for_update(key_share=True, of=job)
+        .cte("chosen")
+    )
+    return (
+        update(jobs)
+        .where(jobs.c.id == chosen.c.id, jobs.c.state == word(S.PENDING))
+        .values(state=word(S.WAITING), slot=null())
+        .returning(jobs.c.id)
     )
 
 

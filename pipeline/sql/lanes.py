@@ -7,11 +7,12 @@ Whoever comes to a gate meanwhile waits for that lock, and promotes, or does not
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Select, Text, bindparam, case, exists, func, null, select, true, update
+from sqlalchemy import BigInteger, Select, Text, bindparam, case, exists, func, select, true, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from pipeline.clock import Clock
 from pipeline.sql.batch import ONE, word
+from pipeline.sql.gates import demoted
 from pipeline.sql.tables import events, gates, jobs, lanes, publications, topics
 from pipeline.states import FINAL, JobState as S
 
@@ -69,19 +70,7 @@ def demote() -> ReturningUpdate[int]:
     Waits for claims that are open: what they took is reserved, and finishes.
     """
     j = jobs.alias("j")
-    chosen = (
-        select(j.c.id)
-        .where(j.c.site_id == SITE, j.c.lane_id == LANE, j.c.state == word(S.PENDING))
-        .order_by(j.c.id)
-        .with_for_update(key_share=True, of=j)
-        .cte("chosen")
-    )
-    return (
-        update(jobs)
-        .where(jobs.c.id == chosen.c.id, jobs.c.state == word(S.PENDING))
-        .values(state=word(S.WAITING), slot=null())
-        .returning(jobs.c.id)
-    )
+    return demoted(j, j.c.site_id == SITE, j.c.lane_id == LANE)
 
 
 @cache

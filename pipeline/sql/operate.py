@@ -34,9 +34,10 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.selectable import CTE
 
 from pipeline.clock import Clock
+from pipeline.sql import noting
 from pipeline.sql.batch import GATES, ONE, word
-from pipeline.sql.ending import NO_GATE, NOBODY, arrive
-from pipeline.sql.tables import attempts, events, gates, jobs, lanes, revisions, stages, topics
+from pipeline.sql.ending import NO_GATE, NOBODY, arrive, reservation
+from pipeline.sql.tables import attempts, gates, jobs, lanes, revisions, stages, topics
 from pipeline.states import ASSEMBLE, FINAL, ROUNDS, TRANSITIONS, JobState as S
 
 IDS = func.any(bindparam("p_ids"))
@@ -170,32 +171,9 @@ def _act(
         .where(true() if where is None else where)
         .cte("decided")
     )
-    written = (
-        update(jobs)
-        .where(jobs.c.id == decided.c.id, jobs.c.state == decided.c.state)
-        .values({jobs.c[key]: decided.c[f"new_{key}"] for key in new})
-        .returning(jobs.c.id, jobs.c.state, jobs.c.stage)
-        .cte("written")
-    )
+    written = noting.written(decided, new)
     ours = decided.join(written, written.c.id == decided.c.id)
-    noted = (
-        insert(events)
-        .from_select(
-            ["site_id", "lane_id", "job_id", "verb", "from_state", "to_state", "actor", "reason"],
-            select(
-                decided.c.site_id,
-                decided.c.lane_id,
-                decided.c.id,
-                word(verb),
-                decided.c.state,
-                written.c.state,
-                bindparam("p_actor", type_=Text),
-                bindparam("p_reason", type_=Text),
-            ).select_from(ours),
-        )
-        .returning(events.c.job_id)
-        .cte("noted")
-    )
+    noted = noting.noted(verb, decided, ours, written)
     if ended_at is not None:
         ours = ours.outerjoin(taken := _record(decided, ours, ended_at), taken.c.fence == decided.c.fence)
     return (
@@ -214,14 +192,7 @@ def _act(
 def _record(decided: CTE, ours: FromClause, ended_at: ColumnElement[datetime]) -> CTE:
     """The attempts of those that were reserved: whoever takes a token away records it."""
     record = {
-        "fence": decided.c.fence,
-        "job_id": decided.c.id,
-        "stage": decided.c.stage,
-        "round": decided.c.round,
-        "token": decided.c.token,
-        "worker": decided.c.reserved_by,
-        "reserved_at": decided.c.reserved_at,
-        "ended_at": func.greatest(ended_at, decided.c.reserved_at),
+        **reservation(decided, ended_at),
         "outcome": word("cancelled"),
         "charged": true(),
         "error_class": word(FORCED),

@@ -17,7 +17,6 @@ from sqlalchemy import (
     case,
     cast,
     func,
-    insert,
     literal_column,
     null,
     or_,
@@ -29,9 +28,10 @@ from sqlalchemy import (
 from sqlalchemy.sql.selectable import CompoundSelect
 
 from pipeline.clock import Clock
+from pipeline.sql import noting
 from pipeline.sql.batch import GATES, word
 from pipeline.sql.ending import arrive, here_and_next, permitted
-from pipeline.sql.tables import events, gates, jobs, lanes, stages
+from pipeline.sql.tables import gates, jobs, lanes, stages
 from pipeline.states import TRANSITIONS, JobState as S
 
 SITE = bindparam("p_site_id", type_=BigInteger)
@@ -168,33 +168,10 @@ def move_on(clock: Clock) -> Select[Any]:
         .where(at.allowed, leaves)
         .cte("decided")
     )
-    written = (
-        update(jobs)
-        .where(jobs.c.id == decided.c.id, jobs.c.state == decided.c.state)
-        .values({jobs.c[key]: decided.c[f"new_{key}"] for key in new})
-        .returning(jobs.c.id, jobs.c.state, jobs.c.stage)
-        .cte("written")
-    )
+    written = noting.written(decided, new)
     ours = decided.join(written, written.c.id == decided.c.id)
-    columns = ["site_id", "lane_id", "job_id", "verb", "from_state", "to_state", "actor", "reason"]
-    noted = (
-        insert(events)
-        .from_select(
-            columns,
-            select(
-                decided.c.site_id,
-                decided.c.lane_id,
-                decided.c.id,
-                word("retire"),
-                decided.c.state,
-                written.c.state,
-                bindparam("p_actor", type_=Text),
-                func.concat(decided.c.stage, literal_column("' was retired; on to '"), written.c.stage),
-            ).select_from(ours),
-        )
-        .returning(events.c.job_id)
-        .cte("noted")
-    )
+    why = func.concat(decided.c.stage, literal_column("' was retired; on to '"), written.c.stage)
+    noted = noting.noted("retire", decided, ours, written, why)
     return (
         select(decided.c.id, decided.c.site_id, written.c.stage, decided.c.priority, written.c.state)
         .select_from(ours.join(noted, noted.c.job_id == decided.c.id))

@@ -31,6 +31,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from pipeline.clock import Clock
 from pipeline.sql.batch import GATES, ONE, word
 from pipeline.sql.ending import arrive
+from pipeline.sql.gates import demoted
 from pipeline.sql.tables import gates, jobs, lanes, stages
 from pipeline.states import JobState as S
 
@@ -81,19 +82,7 @@ def set_stage() -> Any:
 def demote() -> ReturningUpdate[int]:
     """Let what is pending at the gates wait, and give its slots back. Waits for claims that are open."""
     j = jobs.alias("j")
-    chosen = (
-        select(j.c.id)
-        .where(j.c.gate_id == func.any(GATES), j.c.state == word(S.PENDING))
-        .order_by(j.c.id)
-        .with_for_update(key_share=True, of=j)
-        .cte("chosen")
-    )
-    return (
-        update(jobs)
-        .where(jobs.c.id == chosen.c.id, jobs.c.state == word(S.PENDING))
-        .values(state=word(S.WAITING), slot=null())
-        .returning(jobs.c.id)
-    )
+    return demoted(j, j.c.gate_id == func.any(GATES))
 
 
 @cache
