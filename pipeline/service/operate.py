@@ -188,6 +188,7 @@ class Operate(Service):
             # What its holder had done may be live already: the site is looked at again.
             ended = [m.job_id for m in moved if m.from_state is JobState.RESERVED and m.stage != ASSEMBLE]
             self._look_again(connection, sorted(connection.execute(operate.sites_of(), bound(ids=ended)).scalars()))
+        moved.sort(key=lambda m: m.job_id)  # those that were taken came first
         return [replace(m, to_state=JobState.PENDING) if m.job_id in promoted else m for m in moved]
 
     def _take(self, connection: Connection, verb: _Verb, given: dict[str, Any]) -> list[Moved]:

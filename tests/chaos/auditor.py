@@ -14,7 +14,7 @@ from pipeline.testing.database import SCHEMA
 from tests.chaos.scene import Database
 
 PAUSE = 0.5
-SHARE = 4  # of its time it rests at least so many times as long as it asks
+SHARE = 12  # of its time it rests at least so many times as long as it asks
 TICK = 0.05
 LOOK = 0.25
 

@@ -20,7 +20,7 @@ from tests.chaos.history import GaveUp
 from tests.chaos.operators import Operators
 from tests.chaos.work import CALM
 
-BATCH = 20
+BATCH = 50
 CHANGES = 0.3  # of the files have a row that changed
 PATIENCE = Patience(seen=timedelta(seconds=2), overdue=timedelta(seconds=10))
 

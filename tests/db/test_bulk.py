@@ -130,6 +130,17 @@ def test_a_forced_skip_removes_a_running_topic_and_its_lane_goes_on(make: Factor
     ]
 
 
+def test_a_forced_skip_answers_in_the_order_of_numbers(make: Factory) -> None:
+    """Those that it takes from their holders first are told of at their place."""
+    first, second = make.advance_to("validate", count=2)
+    make.services.operate.cancel([first], actor=ACTOR)
+    make.claim("validate")
+
+    moved = make.services.operate.skip([second, first], actor=ACTOR, force=True)
+
+    assert [(m.job_id, m.from_state) for m in moved] == [(first, S.CANCELLED), (second, S.RESERVED)]
+
+
 def test_what_is_approved_runs_again_and_knows_it(make: Factory) -> None:
     """It has its place and its slot again; the yes is for the draft that was looked at, and for this stage."""
     (job_id,) = make.advance_to("publish")
