@@ -76,6 +76,8 @@ def claim(clock: Clock, which: Which) -> Select[Any]:
     )
     j, lane = jobs.alias("j"), lanes.alias("lane")
     now = clock.statement()
+    # Asked of each row on the way: as an anti-join it was hashed, and all that is due sorted for a few of it.
+    open_ = select(lanes.c.state).where(lanes.c.id == j.c.lane_id).correlate(j).scalar_subquery()
     due = (
         select(j.c.id, j.c.lane_id)
         .where(
@@ -88,7 +90,7 @@ def claim(clock: Clock, which: Which) -> Select[Any]:
             or_(j.c.run_until.is_(None), j.c.run_until > now),
             j.c.attempts < j.c.max_attempts,
             *{Which.ALL: (), Which.TOGETHER: (~j.c.alone,), Which.ALONE: (j.c.alone,)}[which],
-            ~exists().where(lanes.c.id == j.c.lane_id, lanes.c.state != word("active")),
+            func.coalesce(open_, word("active")) == word("active"),
             *_open(p),
         )
         .order_by(j.c.run_at, j.c.id)
@@ -243,14 +245,13 @@ def renew(clock: Clock) -> Select[int, str, bool]:
     mine = (
         select(j.c.id, held.c.token, held.c.lease_seconds)
         .select_from(j.join(held, (held.c.job_id == j.c.id) & (held.c.token == j.c.token)))
-        .where(j.c.state == word(S.RESERVED))
         .order_by(j.c.id)
         .with_for_update(key_share=True, skip_locked=True, of=j)
         .cte("mine")
     )
     renewed = (
         update(jobs)
-        .where(jobs.c.id == mine.c.id, jobs.c.token == mine.c.token, jobs.c.state == word(S.RESERVED))
+        .where(jobs.c.id == mine.c.id, jobs.c.token == mine.c.token)  # only what is reserved has one
         .values(lease_expires_at=clock.stored() + mine.c.lease_seconds * SECOND)
         .returning(jobs.c.id)
         .cte("renewed")
@@ -263,5 +264,4 @@ def renew(clock: Clock) -> Select[int, str, bool]:
         .select_from(
             r.join(h, (h.c.job_id == r.c.id) & (h.c.token == r.c.token)).outerjoin(renewed, renewed.c.id == r.c.id)
         )
-        .where(r.c.state == word(S.RESERVED))
     )

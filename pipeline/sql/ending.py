@@ -71,6 +71,8 @@ def held(
 ) -> CTE:
     """The rows that the caller still holds, locked in id order, as they were, with what the caller says of them.
 
+    Found by their keys: only what is reserved has a token. By their state, the index of all that is reserved would be
+    walked, and the dead entries in it that a pinned snapshot keeps.
     With ``expired_by`` only those whose lease is over then; a volatile time is judged again once the row is locked.
     """
     j = jobs.alias("j")
@@ -80,7 +82,6 @@ def held(
         select(*j.c, *words)
         .select_from(j.join(acks, (acks.c.job_id == j.c.id) & (acks.c.token == j.c.token)))
         .where(
-            j.c.state == word(S.RESERVED),
             gate_is_ours,
             true() if expired_by is None else j.c.lease_expires_at <= expired_by,
         )
@@ -196,15 +197,7 @@ def end(
         key: case((cancelled, stop.get(key, jobs.c[key])), else_=decided.c[f"new_{key}"] if key in new else jobs.c[key])
         for key in {**new, **stop}
     }
-    written = (
-        update(jobs)
-        .where(jobs.c.id == decided.c.id, jobs.c.state == word(S.RESERVED), jobs.c.token == decided.c.token)
-        .values({jobs.c[key]: value for key, value in {**values, **NOBODY}.items()})
-        .returning(jobs.c.id, jobs.c.state, jobs.c.stage)
-        .cte("written")
-    )
     ended_as = case((cancelled, word("cancelled")), else_=decided.c.outcome)
-    ours = decided.join(written, written.c.id == decided.c.id)
     record = {
         **reservation(decided, clock.stored()),
         "outcome": ended_as,
@@ -213,24 +206,35 @@ def end(
         "error": decided.c.said_error,
         "metrics": decided.c.said_metrics,
     }
-    logged = (
-        insert(attempts)
-        .from_select(list(record), select(*record.values()).select_from(ours))
-        .returning(attempts.c.fence)
-        .cte("logged")
-    )
-    return (
-        select(
-            decided.c.id,
-            written.c.state,
-            written.c.stage,
+    # One row carries all that follows from it: a join with what was decided would compare each row of a batch with
+    # each other one (measured: four fifths of an acknowledgement of 200).
+    written = (
+        update(jobs)
+        .where(jobs.c.id == decided.c.id, jobs.c.token == decided.c.token)
+        .values({jobs.c[key]: value for key, value in {**values, **NOBODY}.items()})
+        .returning(
+            jobs.c.state.label("new_state"),
+            jobs.c.stage.label("new_stage"),
             decided.c.site_id,
             decided.c.priority,
-            decided.c.fence,
             decided.c.topic_id,
-            decided.c.stage.label("left_stage"),
-            ended_as.label("outcome"),
+            *(value.label(key) for key, value in record.items()),
         )
-        .select_from(ours.join(logged, logged.c.fence == decided.c.fence))
-        .order_by(decided.c.id)
+        .cte("written")
+    )
+    logged = insert(attempts).from_select(list(record), select(*(written.c[key] for key in record))).cte("logged")
+    return (
+        select(
+            written.c.job_id.label("id"),
+            written.c.new_state.label("state"),
+            written.c.new_stage.label("stage"),
+            written.c.site_id,
+            written.c.priority,
+            written.c.fence,
+            written.c.topic_id,
+            written.c.stage.label("left_stage"),
+            written.c.outcome,
+        )
+        .add_cte(logged)
+        .order_by(written.c.job_id)
     )

@@ -341,7 +341,6 @@ def lock() -> Select[int]:
     return (
         select(jobs.c.id)
         .select_from(jobs.join(acks, (acks.c.job_id == jobs.c.id) & (acks.c.token == jobs.c.token)))
-        .where(jobs.c.state == word(S.RESERVED))
         .order_by(jobs.c.id)
         .with_for_update(key_share=True, of=jobs)
     )
@@ -354,7 +353,6 @@ def still_held() -> Select[int]:
     return (
         select(jobs.c.id)
         .select_from(jobs.join(acks, (acks.c.job_id == jobs.c.id) & (acks.c.token == jobs.c.token)))
-        .where(jobs.c.state == word(S.RESERVED))
     )
 
 

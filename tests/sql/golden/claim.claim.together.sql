@@ -14,11 +14,13 @@ WITH chosen AS (
     WHERE j.state = 'pending' AND j.site_id = prefixes_in.site_id AND j.stage = prefixes_in.stage AND j.priority =
         prefixes_in.priority AND j.run_at <= statement_timestamp() AND (j.run_at, j.id) > (prefixes_in.floor_at,
         prefixes_in.floor_id) AND (j.run_until IS NULL OR j.run_until > statement_timestamp()) AND j.attempts <
-        j.max_attempts AND NOT j.alone AND NOT (EXISTS (
-      SELECT *
-      FROM lanes
-      WHERE lanes.id = j.lane_id AND lanes.state != 'active'
-    )) AND (EXISTS (
+        j.max_attempts AND NOT j.alone AND coalesce(
+      (
+        SELECT lanes.state
+        FROM lanes
+        WHERE lanes.id = j.lane_id
+      ), 'active'
+    ) = 'active' AND (EXISTS (
       SELECT *
       FROM sites
       WHERE sites.id = prefixes_in.site_id AND sites.state = 'active'

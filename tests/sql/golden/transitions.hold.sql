@@ -13,7 +13,7 @@ WITH held AS (
   JOIN json_to_recordset(CAST(%(acks)s::JSON AS JSON)) AS acks_in(job_id BIGINT, token UUID, delay_seconds FLOAT,
       to_stage TEXT, hold TEXT, error_class TEXT, error TEXT, metrics JSONB) ON j.id = acks_in.job_id AND j.token =
       acks_in.token
-  WHERE j.state = 'reserved' AND (j.gate_id IS NULL OR j.gate_id = any(CAST(%(gates)s AS BIGINT[])))
+  WHERE j.gate_id IS NULL OR j.gate_id = any(CAST(%(gates)s AS BIGINT[]))
   ORDER BY j.id
   FOR NO KEY UPDATE OF j
 ), decided AS (
@@ -44,25 +44,24 @@ WITH held AS (
       lease_expires_at=NULL, cancel_requested=CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
       false ELSE jobs.cancel_requested END
   FROM decided
-  WHERE jobs.id = decided.id AND jobs.state = 'reserved' AND jobs.token = decided.token
-  RETURNING jobs.id, jobs.state, jobs.stage
+  WHERE jobs.id = decided.id AND jobs.token = decided.token
+  RETURNING jobs.state AS new_state, jobs.stage AS new_stage, decided.site_id, decided.priority, decided.topic_id,
+      decided.fence AS fence, decided.id AS job_id, decided.stage AS stage, decided.round AS round, decided.token AS
+      token, decided.reserved_by AS worker, decided.reserved_at AS reserved_at, greatest(clock_timestamp(),
+      decided.reserved_at) AS ended_at, CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
+      'cancelled' ELSE decided.outcome END AS outcome, decided.cancel_requested AND decided.new_state != 'done' OR
+      decided.charged AS charged, decided.said_error_class AS error_class, decided.said_error AS error,
+      decided.said_metrics AS metrics
 ), logged AS (
   INSERT INTO attempts (fence, job_id, stage, round, token, worker, reserved_at, ended_at, outcome, charged,
       error_class, error, metrics)
-  SELECT decided.fence AS fence, decided.id AS id, decided.stage AS stage, decided.round AS round, decided.token AS
-      token, decided.reserved_by AS reserved_by, decided.reserved_at AS reserved_at, greatest(clock_timestamp(),
-      decided.reserved_at) AS greatest_1, CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
-      'cancelled' ELSE decided.outcome END AS anon_1, decided.cancel_requested AND decided.new_state != 'done' OR
-      decided.charged AS anon_2, decided.said_error_class AS said_error_class, decided.said_error AS said_error,
-      decided.said_metrics AS said_metrics
-  FROM decided
-  JOIN written ON written.id = decided.id
-  RETURNING attempts.fence
+  SELECT written.fence AS fence, written.job_id AS job_id, written.stage AS stage, written.round AS round, written.token
+      AS token, written.worker AS worker, written.reserved_at AS reserved_at, written.ended_at AS ended_at,
+      written.outcome AS outcome, written.charged AS charged, written.error_class AS error_class, written.error AS
+      error, written.metrics AS metrics
+  FROM written
 )
-SELECT decided.id, written.state, written.stage, decided.site_id, decided.priority, decided.fence, decided.topic_id,
-    decided.stage AS left_stage, CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN 'cancelled'
-    ELSE decided.outcome END AS outcome
-FROM decided
-JOIN written ON written.id = decided.id
-JOIN logged ON logged.fence = decided.fence
-ORDER BY decided.id
+SELECT written.job_id AS id, written.new_state AS state, written.new_stage AS stage, written.site_id, written.priority,
+    written.fence, written.topic_id, written.stage AS left_stage, written.outcome
+FROM written
+ORDER BY written.job_id
