@@ -15,6 +15,7 @@ from pipeline.keeper import Keeper
 from pipeline.loop import Loop
 from pipeline.runner import Colour, Runner
 from pipeline.service.acknowledging import Ack
+from pipeline.threads import Threads
 
 log = logging.getLogger("pipeline")
 
@@ -27,7 +28,7 @@ class Executors:
     def __init__(self, runner: Runner, root: Path, capacity: int, done: Callable[[Holding, Ack], None]) -> None:
         self._runner = runner
         self._done = done
-        self._threads = ThreadPoolExecutor(capacity, thread_name_prefix="stage")
+        self._threads = Threads(capacity, "stage")
         self._beside = ThreadPoolExecutor(capacity, thread_name_prefix="ledger")  # starts none until one is asked for
         self._keeper = Keeper(root)
         self._loop: Loop | None = None
@@ -36,9 +37,9 @@ class Executors:
         """Begin; returns at once."""
         match self._runner.colour(holding.claim):
             case Colour.THREAD:
-                self._threads.submit(self._run, holding, self._runner.run)
+                self._threads.give(lambda: self._run(holding, self._runner.run))
             case Colour.PROCESS:
-                self._threads.submit(self._run, holding, lambda h: self._runner.run_apart(h, self._keeper))
+                self._threads.give(lambda: self._run(holding, lambda h: self._runner.run_apart(h, self._keeper)))
             case Colour.LOOP:
                 self._loop = self._loop or Loop()
                 holding.started = True
@@ -77,8 +78,8 @@ class Executors:
 
     def close(self) -> None:
         """Leave nothing behind but threads that do not heed ``cancelled()``; the process ends without them."""
-        for pool in (self._threads, self._beside):
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
+        self._beside.shutdown(wait=False, cancel_futures=True)
         self._keeper.close()
         if self._loop is not None:
             self._loop.close()

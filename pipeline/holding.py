@@ -41,6 +41,10 @@ class Holding:
         """Whether the lease can still be relied on."""
         return not self.lost and now() < self.until
 
+    def half_over(self, moment: float) -> bool:
+        """Whether more than half of the lease is over at ``moment``."""
+        return self.until - moment < self.claim.lease.total_seconds() / 2
+
     def extend(self, asked_at: float) -> None:
         self.until = asked_at + self.claim.lease.total_seconds() * (1 - MARGIN)
 

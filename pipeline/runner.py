@@ -39,14 +39,10 @@ class Runner:
         self._services = services
         self._stages = stages
         self._target = default_target
+        self._colours = {name: _colour(stage) for name, stage in stages.pipeline.items()}
 
     def colour(self, claim: Claim) -> Colour:
-        if claim.stage == ASSEMBLE:
-            return Colour.THREAD
-        stage = self._stages.pipeline[claim.stage]
-        if inspect.iscoroutinefunction(stage.run):
-            return Colour.LOOP
-        return Colour.PROCESS if stage.executor == "process" else Colour.THREAD
+        return self._colours.get(claim.stage, Colour.THREAD)  # an assembly is no stage of the pipeline's
 
     def stage(self, claim: Claim) -> Stage | SiteStage:
         if claim.stage == ASSEMBLE:
@@ -124,6 +120,12 @@ class Runner:
             # Built up to the value read before the pages were: what changed since is built again.
             return Ack(claim, Verb.ADVANCE, built=(row.changed, stage.fingerprint(holding.site)), metrics=ack.metrics)
         return ack
+
+
+def _colour(stage: Stage) -> Colour:
+    if inspect.iscoroutinefunction(stage.run):
+        return Colour.LOOP
+    return Colour.PROCESS if stage.executor == "process" else Colour.THREAD
 
 
 def _context(holding: Holding, ledger: Ledger | AsyncLedger, corpus: Corpus | AsyncCorpus) -> Context:

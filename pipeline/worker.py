@@ -6,9 +6,9 @@ committed. Three connections: this loop's, the heartbeat's, and one that the sta
 
 import logging
 import os
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,8 +65,8 @@ class Worker:
         self._only = site
         self._name = me()
         self.stop = threading.Event()
-        # No SimpleQueue: a signal whose handler outlasts the time that was left makes its get() wait for ever.
-        self._done: queue.Queue[tuple[Holding, Ack]] = queue.Queue()
+        self._done: deque[tuple[Holding, Ack]] = deque()
+        self._news = threading.Event()  # something was done
         self._held: dict[int, Holding] = {}
         self._unsaid: dict[int, _Pending] = {}
         self._rota = Rota(stages)
@@ -223,17 +223,17 @@ class Worker:
         return holding
 
     def _came(self, holding: Holding, ack: Ack) -> None:
-        self._done.put((holding, ack))
+        self._done.append((holding, ack))
+        if not self._news.is_set():
+            self._news.set()
 
     def _collect(self, patience: float) -> None:
         """Take the results that are there; wait for the first at most ``patience`` seconds."""
-        try:
-            first = self._done.get(timeout=patience) if patience > 0 else self._done.get_nowait()
-        except queue.Empty:
-            return
-        self._take(*first)
-        while not self._done.empty():
-            self._take(*self._done.get())
+        if patience > 0 and not self._done:
+            self._news.wait(patience)
+        self._news.clear()  # before they are taken: what comes now is told again
+        while self._done:
+            self._take(*self._done.popleft())
 
     def _take(self, holding: Holding, ack: Ack) -> None:
         fence = holding.claim.fence
@@ -258,20 +258,22 @@ class Worker:
         self._collect(0)
         for fence in [f for f in self._unsaid if not self._held[f].ours()]:
             self._lose(fence, "its lease ran out here")
-        patient = [p for p in self._unsaid.values() if p.misses >= MISSES or self._half_over(p.ack.claim.fence)]
-        self._say([p for p in self._unsaid.values() if p not in patient], wait=False)
+        moment = now()
+        group: list[_Pending] = []
+        patient: list[_Pending] = []
+        for fence, pending in self._unsaid.items():
+            late = pending.misses >= MISSES or self._held[fence].half_over(moment)
+            (patient if late else group).append(pending)
+        self._say(group, wait=False)
         for pending in patient:
             self._say([pending], wait=pending.misses > 0)
-
-    def _half_over(self, fence: int) -> bool:
-        holding = self._held[fence]
-        return holding.until - now() < holding.claim.lease.total_seconds() / 2
 
     def _say(self, group: list[_Pending], *, wait: bool) -> None:
         if not group:
             return
         settled = self._services.work.acknowledge([p.ack for p in group], wait=wait)
         self._rota.ready |= settled.ready
+        written = []
         for pending in group:
             fence = pending.ack.claim.fence
             fate = settled.fates[fence]
@@ -280,10 +282,11 @@ class Worker:
             elif fate is Fate.LOST:
                 self._lose(fence, "another worker has it")
             else:
-                self.finished += 1
+                written.append(fence)
                 self._held.pop(fence, None)
                 self._unsaid.pop(fence, None)
-                self._heartbeat.drop([fence])
+        self.finished += len(written)
+        self._heartbeat.drop(written)
 
     def _wind_down(self) -> None:
         """Let running stages finish within the grace period, then give back what is left."""

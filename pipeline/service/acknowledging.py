@@ -232,16 +232,23 @@ def _is_of_the_rows(error: Exception) -> bool:
 
 
 def _said(ack: Ack) -> dict[str, Any]:
-    return {
+    """As ``ending.said`` takes it; what is missing is NULL there, and most of it mostly is."""
+    said: dict[str, Any] = {
         "job_id": ack.claim.job_id,
         "token": str(ack.claim.token),
         "delay_seconds": min(ack.delay.total_seconds(), 10 * 365 * 86400),
-        "to_stage": ack.to_stage,
-        "hold": clean(ack.hold) if ack.hold is not None else None,
-        "error_class": clean(ack.error_class, 200) if ack.error_class else None,
-        "error": clean(ack.error) if ack.error else None,
-        "metrics": dict(ack.metrics) if ack.metrics else None,
     }
+    if ack.to_stage is not None:
+        said["to_stage"] = ack.to_stage
+    if ack.hold is not None:
+        said["hold"] = clean(ack.hold)
+    if ack.error_class:
+        said["error_class"] = clean(ack.error_class, 200)
+    if ack.error:
+        said["error"] = clean(ack.error)
+    if ack.metrics:
+        said["metrics"] = dict(ack.metrics)
+    return said
 
 
 def _draft(claim: Claim, draft: Draft) -> dict[str, Any]:

@@ -5,6 +5,7 @@ grows with none of them. Predicates use ``statement_timestamp()``: ``clock_times
 index condition (measured: 751 ms against 0.26 ms). Stored times use ``clock_timestamp()``.
 """
 
+from dataclasses import fields
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -26,6 +27,7 @@ from sqlalchemy import (
     case,
     cast,
     exists,
+    false,
     func,
     or_,
     select,
@@ -40,6 +42,7 @@ from pipeline.sql.batch import ONE, SECOND, table, word
 from pipeline.sql.ending import override
 from pipeline.sql.tables import jobs, lanes, revisions, sites, stages, topics
 from pipeline.states import JobState as S
+from pipeline.views import Draft, TopicView
 
 MOMENT = DateTime(timezone=True)
 
@@ -54,7 +57,8 @@ class Which(StrEnum):
 
 @cache
 def claim(clock: Clock, which: Which) -> Select[Any]:
-    """Reserve the first due jobs of each prefix; returns one row a job, with its topic and current revision.
+    """Reserve the first due jobs of each prefix; returns one row a job: the fields of its ``TopicView`` and of its
+    ``Draft``, each in their order there, then those of its ``Claim`` by name.
 
     ``which``: all; or only those that may run together with others; or only those that run by themselves.
 
@@ -129,40 +133,32 @@ def claim(clock: Clock, which: Which) -> Select[Any]:
     begins = ~exists().where(
         earlier.c.site_id == claimed.c.site_id, earlier.c.ordinal < here.c.ordinal, earlier.c.state != word("retired")
     ).correlate(claimed, here)
+    t, r = topics.c, revisions.c
+    topic = (
+        *(claimed.c.topic_id, sites.c.slug, lanes.c.name, t.slug, t.title, t.type, t.path),
+        *(claimed.c.position, t.brief, claimed.c["pass"], claimed.c.round),
+    )
+    draft = (r.title, r.description, r.body, r.front_matter, r.lineage)
     return (
         select(
-            claimed.c.n,
-            and_(here.c.name.is_not(None), begins).label("begins"),
+            *(column.label(f"topic_{to.name}") for to, column in zip(fields(TopicView), topic, strict=True)),
+            *(column.label(f"draft_{to.name}") for to, column in zip(fields(Draft), draft, strict=True)),
             claimed.c.id,
-            claimed.c.site_id,
             sites.c.slug.label("site"),
+            claimed.c.site_id,
             claimed.c.stage,
-            claimed.c.priority,
-            claimed.c.run_at,
             claimed.c.fence,
             claimed.c.attempts,
             claimed.c.max_attempts,
-            claimed.c.slot,
+            claimed.c.slot.is_not(None).label("gated"),
             claimed.c.lease_seconds,
-            (claimed.c.approved == func.coalesce(revisions.c.content_hash, "")).label("approved"),
-            cast(override(lanes, claimed.c.stage, "deadline_seconds"), Float).label("deadline_seconds"),
-            claimed.c["pass"].label("number"),
-            claimed.c.round,
-            claimed.c.topic_id,
-            claimed.c.position,
-            lanes.c.name.label("lane"),
-            topics.c.slug,
-            topics.c.title,
-            topics.c.type,
-            topics.c.path,
-            topics.c.brief,
-            topics.c.input_hash,
             revisions.c.id.label("revision_id"),
-            revisions.c.title.label("draft_title"),
-            revisions.c.description,
-            revisions.c.body,
-            revisions.c.front_matter,
-            revisions.c.lineage,
+            func.coalesce(topics.c.input_hash, "").label("input_hash"),
+            func.coalesce(claimed.c.approved == func.coalesce(revisions.c.content_hash, ""), false()).label("approved"),
+            and_(here.c.name.is_not(None), begins).label("begins"),
+            claimed.c.run_at,
+            claimed.c.priority,
+            cast(override(lanes, claimed.c.stage, "deadline_seconds"), Float).label("deadline_seconds"),
         )
         .select_from(
             claimed.join(sites, sites.c.id == claimed.c.site_id)
@@ -259,9 +255,6 @@ def renew(clock: Clock) -> Select[int, str, bool]:
     h = table("held", job_id=BigInteger, token=Uuid(), lease_seconds=Float).alias("h")
     r = jobs.alias("r")
     answer = case((renewed.c.id.is_not(None), word("renewed")), else_=word("locked")).label("answer")
-    return (
-        select(r.c.id, answer, r.c.cancel_requested)
-        .select_from(
-            r.join(h, (h.c.job_id == r.c.id) & (h.c.token == r.c.token)).outerjoin(renewed, renewed.c.id == r.c.id)
-        )
+    return select(r.c.id, answer, r.c.cancel_requested).select_from(
+        r.join(h, (h.c.job_id == r.c.id) & (h.c.token == r.c.token)).outerjoin(renewed, renewed.c.id == r.c.id)
     )

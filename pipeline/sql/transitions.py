@@ -350,10 +350,7 @@ def lock() -> Select[int]:
 def still_held() -> Select[int]:
     """The ids of those jobs in ``acks`` whose token is still the caller's."""
     acks = said()
-    return (
-        select(jobs.c.id)
-        .select_from(jobs.join(acks, (acks.c.job_id == jobs.c.id) & (acks.c.token == jobs.c.token)))
-    )
+    return select(jobs.c.id).select_from(jobs.join(acks, (acks.c.job_id == jobs.c.id) & (acks.c.token == jobs.c.token)))
 
 
 @cache

@@ -52,17 +52,20 @@ WITH chosen AS (
       jobs.lease_expires_at, jobs.cancel_requested, jobs.error_class, jobs.created_at, jobs.finished_at, chosen.n,
       chosen.lease_seconds
 )
-SELECT claimed.n, here.name IS NOT NULL AND NOT (EXISTS (
+SELECT claimed.topic_id AS topic_id, sites.slug AS topic_site, lanes.name AS topic_lane, topics.slug AS topic_slug,
+    topics.title AS topic_title, topics.type AS topic_type, topics.path AS topic_path, claimed.position AS
+    topic_position, topics.brief AS topic_brief, claimed.pass AS topic_number, claimed.round AS topic_round,
+    revisions.title AS draft_title, revisions.description AS draft_description, revisions.body AS draft_body,
+    revisions.front_matter AS draft_fields, revisions.lineage AS draft_lineage, claimed.id, sites.slug AS site,
+    claimed.site_id, claimed.stage, claimed.fence, claimed.attempts, claimed.max_attempts, claimed.slot IS NOT NULL AS
+    gated, claimed.lease_seconds, revisions.id AS revision_id, coalesce(topics.input_hash, %(coalesce_1)s::VARCHAR) AS
+    input_hash, coalesce(claimed.approved = coalesce(revisions.content_hash, %(coalesce_2)s::VARCHAR), false) AS
+    approved, here.name IS NOT NULL AND NOT (EXISTS (
   SELECT *
   FROM stages AS earlier
   WHERE earlier.site_id = claimed.site_id AND earlier.ordinal < here.ordinal AND earlier.state != 'retired'
-)) AS begins, claimed.id, claimed.site_id, sites.slug AS site, claimed.stage, claimed.priority, claimed.run_at,
-    claimed.fence, claimed.attempts, claimed.max_attempts, claimed.slot, claimed.lease_seconds, claimed.approved =
-    coalesce(revisions.content_hash, %(coalesce_1)s::VARCHAR) AS approved, CAST((lanes.overrides -> claimed.stage) ->>
-    'deadline_seconds' AS FLOAT) AS deadline_seconds, claimed.pass AS number, claimed.round, claimed.topic_id,
-    claimed.position, lanes.name AS lane, topics.slug, topics.title, topics.type, topics.path, topics.brief,
-    topics.input_hash, revisions.id AS revision_id, revisions.title AS draft_title, revisions.description,
-    revisions.body, revisions.front_matter, revisions.lineage
+)) AS begins, claimed.run_at, claimed.priority, CAST((lanes.overrides -> claimed.stage) ->> 'deadline_seconds' AS FLOAT)
+    AS deadline_seconds
 FROM claimed
 JOIN sites ON sites.id = claimed.site_id
 LEFT OUTER JOIN stages AS here ON here.site_id = claimed.site_id AND here.name = claimed.stage
