@@ -1,6 +1,6 @@
 """Put the house together: which database, which services; engine room."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,10 +84,17 @@ def open_database(settings: Settings, root: Path | None = None) -> Iterator[str]
 
 @contextmanager
 def connect(
-    url: str, settings: Settings, *, name: str, connections: int = 2, patience: float = PATIENCE, fit: bool = True
+    url: str,
+    settings: Settings,
+    *,
+    name: str,
+    connections: int = 2,
+    patience: float = PATIENCE,
+    fit: bool = True,
+    listen: Callable[[], None] | None = None,
 ) -> Iterator[Services]:
-    """Services over a server that is checked to be ``fit``, unless one asks what ails it. Raises DatabaseError with the
-    reason when it cannot be used."""
+    """Services over a server that is checked to be ``fit``, unless one asks what ails it; ``listen`` is called when
+    others tell of new work. Raises DatabaseError with the reason when it cannot be used."""
     engine = make_engine(
         url,
         schema=settings.db_schema,
@@ -95,6 +102,8 @@ def connect(
         name=name,
         prepare=settings.prepare,
         patience=patience,
+        wakes=settings.wake,
+        listen=listen if settings.wake else None,
     )
     try:
         try:

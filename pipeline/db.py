@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import psycopg
@@ -67,11 +68,14 @@ def make_engine(
     name: str,
     prepare: Prepare = "auto",
     patience: float = PATIENCE,
+    wakes: bool = False,
+    listen: Callable[[], None] | None = None,
 ) -> Engine:
     """An engine of at most ``connections`` connections, each shown to the server as ``name``.
 
     ``prepare``: whether statements are prepared; ``auto``: on direct connections. ``patience``: seconds that a
-    statement may take; a server that says nothing is given up ``SILENCE`` seconds later.
+    statement may take; a server that says nothing is given up ``SILENCE`` seconds later. ``wakes``: services over it
+    tell idle workers of new work; ``listen`` is called when others told, on direct connections.
     """
     parsed = parse_url(url) if isinstance(url, str) else url
     engine = create_engine(
@@ -82,7 +86,7 @@ def make_engine(
         max_overflow=0,
         pool_pre_ping=False,
         pool_timeout=30,
-        execution_options={"schema_translate_map": {None: schema}},
+        execution_options={"schema_translate_map": {None: schema}, "wakes": schema if wakes else None},
         connect_args={
             "client_encoding": "utf8",
             "connect_timeout": 10,
@@ -104,12 +108,18 @@ def make_engine(
         connection.patience = patience
         return connection
 
-    if prepare == "auto":
+    if prepare == "auto" or listen is not None:
 
         @event.listens_for(engine, "connect")
-        def _prepare(connection: Any, record: object) -> None:
-            if is_pooled(connection):
+        def _look(connection: Any, record: object) -> None:
+            pooled = is_pooled(connection)
+            if pooled and prepare == "auto":
                 connection.prepare_threshold = None
+            if listen is not None and not pooled:
+                own = connection.info.backend_pid
+                connection.add_notify_handler(lambda notice: None if notice.pid == own else listen())
+                connection.execute(f"LISTEN {quoted(schema)}")
+                connection.commit()
 
     @event.listens_for(engine, "begin")
     def _limits(connection: Connection) -> None:

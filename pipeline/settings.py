@@ -63,6 +63,7 @@ class Settings(BaseSettings):
     workers: Count = Field(default_factory=_cores, ge=1, le=MOST_WORKERS)  # processes of a run
     concurrency: Count = Field(default=8, ge=1, le=256)  # stages at once in one worker process
     poll: Duration = Field(default=timedelta(seconds=1), gt=timedelta(0), le=timedelta(days=1))
+    wake: bool = True  # tell idle workers of new work; they look every ``poll`` without it too
     reap: Duration = Field(default=timedelta(seconds=10), gt=timedelta(0), le=timedelta(days=1))
     grace: Duration = Field(default=timedelta(seconds=30), ge=timedelta(0), le=timedelta(days=1))
     prepare: Literal["auto", "always", "never"] = "auto"  # statements; auto: unless a pooler stands in between

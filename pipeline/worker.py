@@ -17,6 +17,7 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from pipeline.bell import Bell
 from pipeline.build import connect, services
 from pipeline.db import AT_WORK, is_passing, make_engine, reason, refusal
 from pipeline.errors import DatabaseError, PipelineError
@@ -40,6 +41,7 @@ log = logging.getLogger("pipeline")
 MISSES = 5  # flushes behind a busy gate before it is waited for
 LONELY = 30.0  # seconds after which full hands are emptied for a job that runs by itself
 LOOK_AGAIN = 1.0  # seconds between two looks for prefixes, and for what lies before a floor
+WORDS = 0.02  # seconds between two words to others, at least
 LAST_WORDS = 3.0  # seconds beyond the grace period in which jobs are given back
 
 
@@ -66,7 +68,7 @@ class Worker:
         self._name = me()
         self.stop = threading.Event()
         self._done: deque[tuple[Holding, Ack]] = deque()
-        self._news = threading.Event()  # something was done
+        self._bell = Bell()
         self._held: dict[int, Holding] = {}
         self._unsaid: dict[int, _Pending] = {}
         self._rota = Rota(stages)
@@ -78,12 +80,15 @@ class Worker:
         self._waited_since = time.monotonic()  # with full hands, for something that wants to run by itself
         self._well = True
         self._idle = 0.0
+        self._told_at = float("-inf")
+        self._pause_between = WORDS
         self.finished = 0
         self.lost = 0
 
     def run(self) -> None:
         """Work until stopped. Raises DatabaseError when the server cannot be used at the start."""
-        with connect(self._url, self._settings, name="pipeline worker", connections=1, patience=AT_WORK) as mine:
+        name, hear = "pipeline worker", self._bell.hear
+        with connect(self._url, self._settings, name=name, connections=1, patience=AT_WORK, listen=hear) as mine:
             shared = make_engine(
                 self._url,
                 schema=self._settings.db_schema,
@@ -142,20 +147,30 @@ class Worker:
             raise PipelineError("the heartbeat thread has died; this worker stops")
         self._look()
         self._flush()
-        claimed = self._claim()
-        if claimed:
+        if self._claim():
             self._idle = 0.0
+            self._pass_on()
             return
-        # Something running: its result wakes us. Nothing: look again soon, and less and less often.
+        # Its result wakes us, if something runs, and so does the server. Else look again soon, and less and less often.
         self._idle = min(max(self._idle * 2, 0.01), self._settings.poll.total_seconds())
-        self._collect(0.25 if self._held and not self._has_room() else self._idle)
+        self._bell.wait(self._idle if self._has_room() else 0.25, self._services.engine)
 
     def _has_room(self) -> bool:
         return len(self._held) < self._settings.concurrency and not self._alone
 
+    def _pass_on(self) -> None:
+        """Tell others of work that there are no hands free for here; less and less often, as long as that lasts."""
+        if self._has_room() or not self._rota.ready:
+            self._pause_between = WORDS
+        elif time.monotonic() - self._told_at > self._pause_between:
+            self._told_at = time.monotonic()
+            self._pause_between = min(self._pause_between * 2, LOOK_AGAIN)
+            self._services.work.wake()
+
     def _look(self) -> None:
         """Now and then: which prefixes have work, what others left, and forget the floors."""
         if time.monotonic() - self._looked_at < LOOK_AGAIN:
+            self._heed()
             return
         self._looked_at = time.monotonic()
         found = self._known_sites()
@@ -170,6 +185,13 @@ class Worker:
         if not self._rota.loners or not self._held:
             self._waited_since = time.monotonic()
         self._rota.floors.clear()
+
+    def _heed(self) -> None:
+        """Look for prefixes at once when another told of work and there is room for it."""
+        if self._bell.told and self._has_room() and self._site_ids:
+            self._bell.told = False
+            site_id = self._site_ids[0] if self._only is not None else None
+            self._rota.ready |= set(self._services.work.prefixes(site_id))
 
     def _known_sites(self) -> list[int]:
         """The sites to work on: those that the database has and whose folder here can be read.
@@ -224,14 +246,10 @@ class Worker:
 
     def _came(self, holding: Holding, ack: Ack) -> None:
         self._done.append((holding, ack))
-        if not self._news.is_set():
-            self._news.set()
+        self._bell.ring()
 
-    def _collect(self, patience: float) -> None:
-        """Take the results that are there; wait for the first at most ``patience`` seconds."""
-        if patience > 0 and not self._done:
-            self._news.wait(patience)
-        self._news.clear()  # before they are taken: what comes now is told again
+    def _collect(self) -> None:
+        """Take the results that are there."""
         while self._done:
             self._take(*self._done.popleft())
 
@@ -255,7 +273,7 @@ class Worker:
 
     def _flush(self) -> None:
         """Commit what is done. Jobs behind busy gates come again, and are waited for when that lasts."""
-        self._collect(0)
+        self._collect()
         for fence in [f for f in self._unsaid if not self._held[f].ours()]:
             self._lose(fence, "its lease ran out here")
         moment = now()
@@ -294,13 +312,13 @@ class Worker:
             holding.stop = not holding.started
         give_up = time.monotonic() + self._settings.grace.total_seconds()
         while time.monotonic() < give_up and any(h.started for h in self._held.values()):
-            self._collect(0.05)
+            self._bell.wait(0.05)
             self._try_for(give_up, self._flush)
         for holding in self._held.values():
             holding.stop = True
         # First, so that nothing runs any more of what others may take up.
         self._executors.cut()
-        self._collect(0)
+        self._collect()
         rest = [h for f, h in self._held.items() if f not in self._unsaid]
         for holding in rest:
             self._unsaid[holding.claim.fence] = _Pending(Ack(holding.claim, Verb.RELEASE, error="the worker stopped"))

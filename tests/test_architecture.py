@@ -14,6 +14,8 @@ FLOORS = [
         "embedded",
         "migrate",
         "build",
+        "bell",
+        "threads",
         "holding",
         "wire",
         "verdict",

@@ -89,6 +89,8 @@ class Settled:
 class Acknowledging(Service):
     """The verbs that end a reservation."""
 
+    rouses = False
+
     def acknowledge(self, acks: Sequence[Ack], *, wait: bool = False) -> Settled:
         """End reservations: lock gates, write, move ``passed``, promote, in one transaction for the whole batch.
 

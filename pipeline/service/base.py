@@ -6,15 +6,15 @@ This floor alone opens transactions: one method is one verb, one transaction, on
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import contextmanager, suppress
+from typing import Any, ClassVar, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from pipeline.clock import Clock, DatabaseClock
 from pipeline.db import sqlstate
-from pipeline.sql import gates, plan
+from pipeline.sql import gates, plan, wake
 from pipeline.sql.batch import bound
 from pipeline.views import Draft, content_hash
 
@@ -29,7 +29,9 @@ ASSEMBLE_ATTEMPTS = 10
 
 
 class Service:
-    """A set of verbs over one engine and one clock."""
+    """A set of verbs over one engine and one clock. ``rouses``: what it writes may be work for somebody idle."""
+
+    rouses: ClassVar[bool] = True
 
     def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
         self._engine = engine
@@ -51,12 +53,26 @@ class Service:
                     answer = body(connection)
                     if dry_run:
                         transaction.rollback()
-                    return answer
+                break
             except DBAPIError as error:
                 if sqlstate(error) not in PASSING or attempt == tries:
                     raise
             time.sleep(random.uniform(0.01, 0.2))
-        raise AssertionError("unreachable")
+        if self.rouses and answer and not dry_run:
+            self.wake()
+        return answer
+
+    def wake(self) -> None:
+        """Tell idle workers that there is work, unless that is switched off; a hint, which may fail.
+
+        Never in the transaction that made the work: all that notify commit one after another.
+        """
+        channel = self._engine.get_execution_options().get("wakes")
+        if channel is None:
+            return
+        with suppress(SQLAlchemyError), self._engine.connect() as connection, connection.begin():
+            connection.execute(wake.lightly())
+            connection.execute(wake.ring(), bound(channel=channel))
 
     def _lock_gates(self, connection: Connection, gate_ids: Sequence[int], *, wait: bool = True) -> list[int]:
         """Lock gates, in id order and before the jobs; without ``wait`` those that are free. The ids locked."""

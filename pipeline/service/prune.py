@@ -62,6 +62,8 @@ class _Run:
 class Prune(Service):
     """Takes away what is long over."""
 
+    rouses = False
+
     def prune(
         self,
         site_id: int,

@@ -31,6 +31,8 @@ class Hand:
 class Roster(Service):
     """Who works."""
 
+    rouses = False
+
     def see(self, name: str, pid: int, site: str | None, leases: Mapping[str, timedelta]) -> None:
         """Note that a worker is at work, on which site (None: all) and stages; forget those long unseen."""
         noted = {"site": site, "stages": {stage: lease.total_seconds() for stage, lease in leases.items()}}
