@@ -10,6 +10,7 @@ the statement. It gives itself away by the process number, which it makes up: a 
 """
 
 import contextlib
+import json
 import logging
 import os
 import socket
@@ -42,6 +43,14 @@ LIMITS = (
     " SET LOCAL idle_in_transaction_session_timeout = '20s'; SET LOCAL synchronous_commit = on;"
     " SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'"
 )
+
+
+_decoder = json.JSONDecoder()
+
+
+def _loads(found: bytes | str) -> Any:
+    """What jsonb holds: always UTF-8 and without blanks around it, which the library's own way would look for."""
+    return _decoder.raw_decode(found if isinstance(found, str) else found.decode())[0]
 
 
 def parse_url(text: str) -> URL:
@@ -86,6 +95,7 @@ def make_engine(
         max_overflow=0,
         pool_pre_ping=False,
         pool_timeout=30,
+        json_deserializer=_loads,
         execution_options={"schema_translate_map": {None: schema}, "wakes": schema if wakes else None},
         connect_args={
             "client_encoding": "utf8",

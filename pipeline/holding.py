@@ -10,6 +10,7 @@ from typing import Any
 from pipeline.project.site import Site
 from pipeline.views import Claim, Draft, Finding, LivePage
 
+_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 MARGIN = 0.1  # of the lease: we let go before it ends
 
 
@@ -18,8 +19,7 @@ def now() -> float:
 
     All processes of a machine share this clock.
     """
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(clock)
+    return time.clock_gettime(_CLOCK)
 
 
 @dataclass(slots=True)

@@ -130,7 +130,7 @@ class Acknowledging(Service):
         touched: dict[int, set[int]] = defaultdict(set)
         for verb, group in said.items():
             statement = transitions.gates_touched(_REACH.get(verb, Reach.SKIP))
-            for job_id, gate_id in connection.execute(statement, {"acks": group}):
+            for job_id, gate_id in connection.execute(statement, {"acks": group}).all():
                 touched[job_id].add(gate_id)
         wanted = sorted({gate_id for ids in touched.values() for gate_id in ids})
         locked = self._lock_gates(connection, wanted, wait=wait)
@@ -146,7 +146,7 @@ class Acknowledging(Service):
             mine = [row for row in group if row["job_id"] not in busy]
             if mine:
                 statement = getattr(transitions, verb.value)(self._clock)
-                answer = connection.execute(statement, {"acks": mine, "gates": locked})
+                answer = connection.execute(statement, {"acks": mine, "gates": locked}).all()
                 written.update({row.fence: row for row in answer})
         self._keep(connection, acks, written)
         ready = {(r.site_id, r.stage, r.priority) for r in written.values() if r.state == "pending"}
