@@ -156,28 +156,22 @@ class Acknowledging(Service):
         return Settled(fates, {f: r.outcome for f, r in written.items()}, frozenset(ready))
 
     def _keep(self, connection: Connection, acks: Sequence[Ack], written: Mapping[int, Any]) -> None:
-        """Store what accepted outcomes brought: drafts, findings, and what the topic's newest pass was made from."""
+        """Store what accepted outcomes brought: drafts and findings."""
         drafts: list[dict[str, Any]] = []
         found: list[dict[str, Any]] = []
-        settled: list[dict[str, Any]] = []
         for ack in acks:
+            if ack.draft is None and not ack.findings:
+                continue
             row = written.get(ack.claim.fence)
             if row is None or ack.claim.topic is None or row.outcome not in ("done", "rejected"):
                 continue
             if ack.draft is not None and row.outcome == "done":
                 drafts.append(_draft(ack.claim, ack.draft))
             found.extend(_finding(ack.claim, finding) for finding in ack.findings)
-            if row.outcome == "done":
-                first = ack.claim.input_hash if ack.claim.begins else None
-                released = row.state == "done"
-                if first is not None or released:
-                    settled.append({"topic_id": row.topic_id, "made_from": first, "released": released})
         if drafts:
             connection.execute(content.add_revisions(), {"drafts": drafts, **bound(origin="generated")})
         if found:
             connection.execute(content.add_findings(), {"found": found})
-        if settled:
-            connection.execute(content.settle_topics(), {"settled": settled})
 
     def _raise_sites(self, connection: Connection, acks: Sequence[Ack], written: Mapping[int, Any]) -> None:
         """Note that what is live may have changed, and plan the assembly that it calls for.
@@ -250,6 +244,8 @@ def _said(ack: Ack) -> dict[str, Any]:
         said["error"] = clean(ack.error)
     if ack.metrics:
         said["metrics"] = dict(ack.metrics)
+    if ack.claim.begins:
+        said["made_from"] = ack.claim.input_hash
     return said
 
 

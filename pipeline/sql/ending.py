@@ -36,7 +36,7 @@ from sqlalchemy.sql.selectable import CTE, TableValuedAlias
 
 from pipeline.clock import Clock
 from pipeline.sql.batch import GATES, ONE, table, word
-from pipeline.sql.tables import attempts, jobs, lanes, stages
+from pipeline.sql.tables import attempts, jobs, lanes, stages, topics
 from pipeline.states import JobState as S
 
 NOBODY: dict[str, Any] = {
@@ -63,6 +63,7 @@ def said() -> TableValuedAlias:
         error_class=Text,
         error=Text,
         metrics=JSONB,
+        made_from=Text,
     )
 
 
@@ -171,11 +172,13 @@ def end(
     origin: FromClause | None = None,
     where: ColumnElement[bool] | None = None,
     charged: ColumnElement[bool] | None = None,
+    settles: bool = False,
     **new: Any,
 ) -> Select[Any]:
     """End the reservation of every row of ``job`` (made by ``held``), setting the columns ``new``.
 
-    ``origin`` is ``job`` with what was joined to it. A cancel that was asked for wins, except over done. Returns
+    ``origin`` is ``job`` with what was joined to it. ``settles``: topics learn what their pass was made from, and that
+    they were released. A cancel that was asked for wins, except over done. Returns
     ``(id, state, stage, site_id, priority, fence, topic_id, left_stage)`` of the rows written.
     """
     new.setdefault("alone", false())  # it ended, and its worker lives
@@ -218,6 +221,7 @@ def end(
             decided.c.site_id,
             decided.c.priority,
             decided.c.topic_id,
+            decided.c.said_made_from.label("made_from"),
             *(value.label(key) for key, value in record.items()),
         )
         .cte("written")
@@ -235,6 +239,22 @@ def end(
             written.c.stage.label("left_stage"),
             written.c.outcome,
         )
-        .add_cte(logged)
+        .add_cte(logged, *([_settled(written)] if settles else []))
         .order_by(written.c.job_id)
+    )
+
+
+def _settled(written: CTE) -> CTE:
+    done = written.c.new_state == word(S.DONE)
+    return (
+        update(topics)
+        .where(
+            topics.c.id == written.c.topic_id,
+            written.c.outcome == word("done"),
+            or_(written.c.made_from.is_not(None), done),
+        )
+        .values(
+            made_from=func.coalesce(written.c.made_from, topics.c.made_from), released=or_(topics.c.released, done)
+        )
+        .cte("settled")
     )

@@ -65,6 +65,7 @@ def advance(clock: Clock) -> Select[Any]:
         job,
         clock,
         outcome="done",
+        settles=True,
         origin=job.outerjoin(here, on_here)
         .outerjoin(following, on_following)
         .outerjoin(gate, and_(gate.c.lane_id == job.c.lane_id, gate.c.stage == following.c.name)),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.clock import DatabaseClock
-from pipeline.sql import claim, content, gates, ledger, operate, plan, transitions
+from pipeline.sql import append, claim, content, gates, ledger, operate, plan, transitions
 
 CLOCK = DatabaseClock()  # equal to the services' own, so that the statements are the very same objects
 
@@ -25,15 +25,13 @@ STATEMENTS: dict[str, Callable[[], Any]] = {
     "release": lambda: transitions.release(CLOCK),
     "revisions": content.add_revisions,
     "findings": content.add_findings,
-    "topics": content.settle_topics,
     "passed": gates.move_passed,
     "promote": lambda: gates.promote(CLOCK),
     "sites": plan.raise_changed,  # only the end of a page's last stage
     "put": ledger.put,
     "intent": lambda: ledger.intend(CLOCK),
     "confirm": lambda: ledger.confirm(CLOCK),
-    "plan-topics": plan.add_topics,
-    "plan-jobs": lambda: plan.add_jobs(CLOCK),
+    "plan-jobs": lambda: append.add_jobs(CLOCK),
     "skip": lambda: operate.skip(CLOCK),
 }
 
@@ -49,7 +47,7 @@ TROUBLES = {
     "release": "stop",
     "renew": "slow",
 }
-ACTIONS = {"plan-topics": PLAN, "plan-jobs": PLAN, "skip": SKIP}
+ACTIONS = {"plan-jobs": PLAN, "skip": SKIP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,6 @@ POINTS: tuple[Point, ...] = (
     *_at("lock-gates", AFTER, quick=(AFTER,)),
     *_at("advance", *PLACES),
     *_at("revisions", AFTER, UNHEARD, quick=(AFTER,)),
-    *_at("topics", AFTER),
     *_at("passed", AFTER),
     *_at("promote", AFTER, UNHEARD, quick=(UNHEARD,)),
     *_at("sites", BEFORE, UNSENT, UNHEARD, quick=(UNSENT, UNHEARD)),
@@ -97,7 +94,6 @@ POINTS: tuple[Point, ...] = (
     *_at("intent", AFTER, UNSENT, UNHEARD, quick=(UNHEARD,)),
     *_at(RENAME, BEFORE, AFTER, quick=(BEFORE, AFTER)),
     *_at("confirm", BEFORE, AFTER, UNSENT, UNHEARD, quick=(UNSENT,)),
-    *_at("plan-topics", AFTER),
-    *_at("plan-jobs", UNSENT, UNHEARD),
+    *_at("plan-jobs", BEFORE, UNSENT, UNHEARD),
     *_at("skip", UNSENT, UNHEARD),
 )

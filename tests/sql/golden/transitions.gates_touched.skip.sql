@@ -3,8 +3,8 @@ WITH mine AS (
       gate_id
   FROM jobs AS j
   JOIN json_to_recordset(CAST(%(acks)s::JSON AS JSON)) AS acks_in(job_id BIGINT, token UUID, delay_seconds FLOAT,
-      to_stage TEXT, hold TEXT, error_class TEXT, error TEXT, metrics JSONB) ON j.id = acks_in.job_id AND j.token =
-      acks_in.token
+      to_stage TEXT, hold TEXT, error_class TEXT, error TEXT, metrics JSONB, made_from TEXT) ON j.id = acks_in.job_id
+      AND j.token = acks_in.token
 )
 SELECT mine.id, mine.gate_id
 FROM mine

@@ -8,11 +8,11 @@ WITH held AS (
       AS lease_expires_at, j.cancel_requested AS cancel_requested, j.error_class AS error_class, j.created_at AS
       created_at, j.finished_at AS finished_at, acks_in.delay_seconds AS said_delay_seconds, acks_in.to_stage AS
       said_to_stage, acks_in.hold AS said_hold, acks_in.error_class AS said_error_class, acks_in.error AS said_error,
-      acks_in.metrics AS said_metrics
+      acks_in.metrics AS said_metrics, acks_in.made_from AS said_made_from
   FROM jobs AS j
   JOIN json_to_recordset(CAST(%(acks)s::JSON AS JSON)) AS acks_in(job_id BIGINT, token UUID, delay_seconds FLOAT,
-      to_stage TEXT, hold TEXT, error_class TEXT, error TEXT, metrics JSONB) ON j.id = acks_in.job_id AND j.token =
-      acks_in.token
+      to_stage TEXT, hold TEXT, error_class TEXT, error TEXT, metrics JSONB, made_from TEXT) ON j.id = acks_in.job_id
+      AND j.token = acks_in.token
   WHERE j.gate_id IS NULL OR j.gate_id = any(CAST(%(gates)s AS BIGINT[]))
   ORDER BY j.id
   FOR NO KEY UPDATE OF j
@@ -27,14 +27,15 @@ WITH held AS (
       lease_expires_at, held.cancel_requested AS cancel_requested, held.error_class AS error_class, held.created_at AS
       created_at, held.finished_at AS finished_at, held.said_delay_seconds AS said_delay_seconds, held.said_to_stage AS
       said_to_stage, held.said_hold AS said_hold, held.said_error_class AS said_error_class, held.said_error AS
-      said_error, held.said_metrics AS said_metrics, 'rejected' AS outcome, true AS charged, CAST(CASE WHEN (held.round
-      >= held.max_rounds OR target.name IS NULL) THEN 'repair' ELSE CASE WHEN (gate.width IS NOT NULL AND (gate.width >
-      1 OR held.position > gate.passed AND held.cleared < gate.ordinal)) THEN 'waiting' ELSE 'pending' END END AS TEXT)
-      AS new_state, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN held.stage ELSE
-      target.name END AS TEXT) AS new_stage, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN
-      held.round ELSE held.round + 1 END AS SMALLINT) AS new_round, CAST(CASE WHEN (held.round >= held.max_rounds OR
-      target.name IS NULL) THEN held.attempts ELSE 0 END AS INTEGER) AS new_attempts, CAST(CASE WHEN (held.round >=
-      held.max_rounds OR target.name IS NULL) THEN held.max_attempts ELSE coalesce(
+      said_error, held.said_metrics AS said_metrics, held.said_made_from AS said_made_from, 'rejected' AS outcome, true
+      AS charged, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN 'repair' ELSE CASE WHEN
+      (gate.width IS NOT NULL AND (gate.width > 1 OR held.position > gate.passed AND held.cleared < gate.ordinal)) THEN
+      'waiting' ELSE 'pending' END END AS TEXT) AS new_state, CAST(CASE WHEN (held.round >= held.max_rounds OR
+      target.name IS NULL) THEN held.stage ELSE target.name END AS TEXT) AS new_stage, CAST(CASE WHEN (held.round >=
+      held.max_rounds OR target.name IS NULL) THEN held.round ELSE held.round + 1 END AS SMALLINT) AS new_round,
+      CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN held.attempts ELSE 0 END AS INTEGER) AS
+      new_attempts, CAST(CASE WHEN (held.round >= held.max_rounds OR target.name IS NULL) THEN held.max_attempts ELSE
+      coalesce(
     (
       SELECT CAST((lane.overrides -> target.name) ->> 'max_attempts' AS INTEGER) AS anon_1
       FROM lanes AS lane
@@ -81,12 +82,12 @@ WITH held AS (
   FROM decided
   WHERE jobs.id = decided.id AND jobs.token = decided.token
   RETURNING jobs.state AS new_state, jobs.stage AS new_stage, decided.site_id, decided.priority, decided.topic_id,
-      decided.fence AS fence, decided.id AS job_id, decided.stage AS stage, decided.round AS round, decided.token AS
-      token, decided.reserved_by AS worker, decided.reserved_at AS reserved_at, greatest(clock_timestamp(),
-      decided.reserved_at) AS ended_at, CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
-      'cancelled' ELSE decided.outcome END AS outcome, decided.cancel_requested AND decided.new_state != 'done' OR
-      decided.charged AS charged, decided.said_error_class AS error_class, decided.said_error AS error,
-      decided.said_metrics AS metrics
+      decided.said_made_from AS made_from, decided.fence AS fence, decided.id AS job_id, decided.stage AS stage,
+      decided.round AS round, decided.token AS token, decided.reserved_by AS worker, decided.reserved_at AS reserved_at,
+      greatest(clock_timestamp(), decided.reserved_at) AS ended_at, CASE WHEN (decided.cancel_requested AND
+      decided.new_state != 'done') THEN 'cancelled' ELSE decided.outcome END AS outcome, decided.cancel_requested AND
+      decided.new_state != 'done' OR decided.charged AS charged, decided.said_error_class AS error_class,
+      decided.said_error AS error, decided.said_metrics AS metrics
 ), logged AS (
   INSERT INTO attempts (fence, job_id, stage, round, token, worker, reserved_at, ended_at, outcome, charged,
       error_class, error, metrics)

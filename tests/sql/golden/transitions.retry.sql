@@ -8,11 +8,11 @@ WITH held AS (
       AS lease_expires_at, j.cancel_requested AS cancel_requested, j.error_class AS error_class, j.created_at AS
       created_at, j.finished_at AS finished_at, acks_in.delay_seconds AS said_delay_seconds, acks_in.to_stage AS
       said_to_stage, acks_in.hold AS said_hold, acks_in.error_class AS said_error_class, acks_in.error AS said_error,
-      acks_in.metrics AS said_metrics
+      acks_in.metrics AS said_metrics, acks_in.made_from AS said_made_from
   FROM jobs AS j
   JOIN json_to_recordset(CAST(%(acks)s::JSON AS JSON)) AS acks_in(job_id BIGINT, token UUID, delay_seconds FLOAT,
-      to_stage TEXT, hold TEXT, error_class TEXT, error TEXT, metrics JSONB) ON j.id = acks_in.job_id AND j.token =
-      acks_in.token
+      to_stage TEXT, hold TEXT, error_class TEXT, error TEXT, metrics JSONB, made_from TEXT) ON j.id = acks_in.job_id
+      AND j.token = acks_in.token
   WHERE j.gate_id IS NULL OR j.gate_id = any(CAST(%(gates)s AS BIGINT[]))
   ORDER BY j.id
   FOR NO KEY UPDATE OF j
@@ -27,8 +27,9 @@ WITH held AS (
       lease_expires_at, held.cancel_requested AS cancel_requested, held.error_class AS error_class, held.created_at AS
       created_at, held.finished_at AS finished_at, held.said_delay_seconds AS said_delay_seconds, held.said_to_stage AS
       said_to_stage, held.said_hold AS said_hold, held.said_error_class AS said_error_class, held.said_error AS
-      said_error, held.said_metrics AS said_metrics, CASE WHEN (held.attempts >= held.max_attempts) THEN 'failed' ELSE
-      'retry' END AS outcome, true AS charged, CAST(CASE WHEN (held.attempts >= held.max_attempts AND (EXISTS (
+      said_error, held.said_metrics AS said_metrics, held.said_made_from AS said_made_from, CASE WHEN (held.attempts >=
+      held.max_attempts) THEN 'failed' ELSE 'retry' END AS outcome, true AS charged, CAST(CASE WHEN (held.attempts >=
+      held.max_attempts AND (EXISTS (
     SELECT *
     FROM lanes AS lane
     WHERE lane.id = held.lane_id AND lane.on_failed = 'skip'
@@ -116,12 +117,12 @@ WITH held AS (
   FROM decided
   WHERE jobs.id = decided.id AND jobs.token = decided.token
   RETURNING jobs.state AS new_state, jobs.stage AS new_stage, decided.site_id, decided.priority, decided.topic_id,
-      decided.fence AS fence, decided.id AS job_id, decided.stage AS stage, decided.round AS round, decided.token AS
-      token, decided.reserved_by AS worker, decided.reserved_at AS reserved_at, greatest(clock_timestamp(),
-      decided.reserved_at) AS ended_at, CASE WHEN (decided.cancel_requested AND decided.new_state != 'done') THEN
-      'cancelled' ELSE decided.outcome END AS outcome, decided.cancel_requested AND decided.new_state != 'done' OR
-      decided.charged AS charged, decided.said_error_class AS error_class, decided.said_error AS error,
-      decided.said_metrics AS metrics
+      decided.said_made_from AS made_from, decided.fence AS fence, decided.id AS job_id, decided.stage AS stage,
+      decided.round AS round, decided.token AS token, decided.reserved_by AS worker, decided.reserved_at AS reserved_at,
+      greatest(clock_timestamp(), decided.reserved_at) AS ended_at, CASE WHEN (decided.cancel_requested AND
+      decided.new_state != 'done') THEN 'cancelled' ELSE decided.outcome END AS outcome, decided.cancel_requested AND
+      decided.new_state != 'done' OR decided.charged AS charged, decided.said_error_class AS error_class,
+      decided.said_error AS error, decided.said_metrics AS metrics
 ), logged AS (
   INSERT INTO attempts (fence, job_id, stage, round, token, worker, reserved_at, ended_at, outcome, charged,
       error_class, error, metrics)
