@@ -36,8 +36,9 @@ SILENCE = 5.0  # seconds beyond it: a server that is there has ended the stateme
 
 Prepare = Literal["auto", "always", "never"]
 
-# One round trip. synchronous_commit is an assumption of every promise, so it is not left to the role's default; nor are
-# the styles of dates and intervals, of which the driver understands one each.
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+# One round trip with it. synchronous_commit is an assumption of every promise, so it is not left to the role's default;
+# nor are the styles of dates and intervals, of which the driver understands one each.
 LIMITS = (
     "SET LOCAL statement_timeout = '{patience:g}s'; SET LOCAL lock_timeout = '{lock:g}s';"
     " SET LOCAL idle_in_transaction_session_timeout = '20s'; SET LOCAL synchronous_commit = on;"
@@ -89,7 +90,7 @@ def make_engine(
     parsed = parse_url(url) if isinstance(url, str) else url
     engine = create_engine(
         parsed,
-        isolation_level="READ COMMITTED",
+        isolation_level="AUTOCOMMIT",  # of the driver, which would begin by itself; we do, in fewer words
         hide_parameters=True,
         pool_size=connections,
         max_overflow=0,
@@ -132,8 +133,9 @@ def make_engine(
                 connection.commit()
 
     @event.listens_for(engine, "begin")
-    def _limits(connection: Connection) -> None:
-        connection.exec_driver_sql(limits)
+    def _begin(connection: Connection) -> None:
+        by_driver = "isolation_level" in connection.get_execution_options()
+        connection.exec_driver_sql(limits if by_driver else f"{BEGIN}; {limits}")
 
     return engine
 

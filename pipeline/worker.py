@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from pipeline.project.loading import Stages
 from pipeline.project.site import Site, changed_at, load_site
 from pipeline.rota import Rota
 from pipeline.runner import Runner
-from pipeline.service.acknowledging import Ack, Fate, Verb
+from pipeline.service.acknowledging import Ack, Fate, Settled, Verb
 from pipeline.service.work import Prefix
 from pipeline.settings import Settings
 from pipeline.sql.claim import Which
@@ -99,7 +99,7 @@ class Worker:
             self._services = mine
             runner = Runner(services(shared), self._stages)
             self._heartbeat = Heartbeat(self._url, self._settings.db_schema, "pipeline", prepare=self._settings.prepare)
-            self._upkeep = Upkeep(mine, lambda: self._site_ids, self._settings.reap)
+            self._upkeep = Upkeep(mine, lambda: self._site_ids, self._settings.reap, self._settings.prune_after)
             self._executors = Executors(runner, self._root, self._settings.concurrency, self._came)
             self._heartbeat.start()
             try:
@@ -146,8 +146,7 @@ class Worker:
         if not self._heartbeat.alive:
             raise PipelineError("the heartbeat thread has died; this worker stops")
         self._look()
-        self._flush()
-        if self._claim():
+        if self._turn_over():
             self._idle = 0.0
             self._pass_on()
             return
@@ -220,16 +219,22 @@ class Worker:
             self._alone = self._take_up(self._rota.loner(), Which.ALONE)
             if self._alone:
                 return True
-        if self._alone or time.monotonic() - self._waited_since > LONELY:
+        if self._waits_for_loners():
             return False
         room = self._settings.concurrency - len(self._held)
         return self._take_up(self._rota.shares(room, self._sites), Which.TOGETHER)
+
+    def _waits_for_loners(self) -> bool:
+        """Whether hands are to become empty first."""
+        return self._alone or time.monotonic() - self._waited_since > LONELY
 
     def _take_up(self, prefixes: list[Prefix], which: Which) -> bool:
         if not prefixes:
             return False
         asked_at = now()
-        claims = self._services.work.claim(prefixes, self._name, which)
+        return self._start(prefixes, self._services.work.claim(prefixes, self._name, which), which, asked_at)
+
+    def _start(self, prefixes: Sequence[Prefix], claims: Sequence[Claim], which: Which, asked_at: float) -> bool:
         if which is Which.TOGETHER:
             self._rota.took(prefixes, claims)
         holdings = [self._holding(c, asked_at) for c in claims]
@@ -271,8 +276,35 @@ class Worker:
         of = f" ({topic.slug} at {holding.claim.stage})" if topic else f" ({holding.claim.stage})"
         log.warning("lost job %d%s: %s; its result is dropped", holding.claim.job_id, of, why)
 
+    def _turn_over(self) -> bool:
+        """Commit what is done and reserve what there is room for then, in one transaction where that may be."""
+        group = self._finished()
+        emptied = len(group) == len(self._held) and bool(self._rota.loners)
+        whole = any(p.ack.claim.topic is None for p in group)
+        if not group or whole or emptied or self._waits_for_loners():
+            self._say(group, wait=False)
+            return self._claim()
+        chosen: list[Prefix] = []
+
+        def choose(settled: Settled) -> list[Prefix]:
+            self._rota.ready |= settled.ready
+            room = (
+                self._settings.concurrency - len(self._held) + sum(f is not Fate.BUSY for f in settled.fates.values())
+            )
+            chosen[:] = self._rota.shares(room, self._sites)
+            return chosen
+
+        asked_at = now()
+        settled, claims = self._services.work.turn_over([p.ack for p in group], choose, self._name)
+        self._settle(group, settled)
+        return self._start(chosen, claims, Which.TOGETHER, asked_at)
+
     def _flush(self) -> None:
-        """Commit what is done. Jobs behind busy gates come again, and are waited for when that lasts."""
+        """Commit what is done."""
+        self._say(self._finished(), wait=False)
+
+    def _finished(self) -> list[_Pending]:
+        """What is done and not committed yet. Jobs behind busy gates come again, and are waited for when that lasts."""
         self._collect()
         for fence in [f for f in self._unsaid if not self._held[f].ours()]:
             self._lose(fence, "its lease ran out here")
@@ -282,14 +314,16 @@ class Worker:
         for fence, pending in self._unsaid.items():
             late = pending.misses >= MISSES or self._held[fence].half_over(moment)
             (patient if late else group).append(pending)
-        self._say(group, wait=False)
         for pending in patient:
             self._say([pending], wait=pending.misses > 0)
+        return group
 
     def _say(self, group: list[_Pending], *, wait: bool) -> None:
-        if not group:
-            return
-        settled = self._services.work.acknowledge([p.ack for p in group], wait=wait)
+        if group:
+            self._settle(group, self._services.work.acknowledge([p.ack for p in group], wait=wait))
+
+    def _settle(self, group: list[_Pending], settled: Settled) -> None:
+        """Let go what is written or lost; keep what is behind a busy gate, to be said again."""
         self._rota.ready |= settled.ready
         written = []
         for pending in group:

@@ -22,6 +22,7 @@ from pipeline.sql.operate import FORCED
 from pipeline.sql.transitions import Reach
 from pipeline.views import Claim, Draft, Finding
 
+UNFIT = (StatementError, ValueError, TypeError, AttributeError, RecursionError)  # what a bad row may raise
 EXPIRED = "expired"  # the error class of what a reaper took away
 
 
@@ -106,8 +107,8 @@ class Acknowledging(Service):
             return both(self.acknowledge(pages, wait=wait), self.acknowledge(own, wait=wait))
         try:
             return self._write(lambda connection: self._acknowledge(connection, acks, wait=wait))
-        except (StatementError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            if not _is_of_the_rows(error):
+        except UNFIT as error:
+            if not is_of_the_rows(error):
                 raise
             if len(acks) > 1:
                 half = len(acks) // 2
@@ -219,7 +220,7 @@ class Acknowledging(Service):
         return fates
 
 
-def _is_of_the_rows(error: Exception) -> bool:
+def is_of_the_rows(error: Exception) -> bool:
     """Whether it is what was to be stored that cannot be: the server refused it, or it could not even be encoded."""
     state = sqlstate(error)
     if state is not None:

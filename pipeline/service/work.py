@@ -1,7 +1,7 @@
 """A worker's verbs beside the acknowledgement: claim, renew, reap, heal; floor 2."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -13,7 +13,16 @@ from sqlalchemy import Connection, insert
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.db import sqlstate
-from pipeline.service.acknowledging import EXPIRED, Acknowledging, Fate, Settled, both
+from pipeline.service.acknowledging import (
+    EXPIRED,
+    UNFIT,
+    Ack,
+    Acknowledging,
+    Fate,
+    Settled,
+    both,
+    is_of_the_rows,
+)
 from pipeline.service.base import PASSING, TRIES
 from pipeline.service.order import UPKEEP
 from pipeline.sql import claim, content, gates, plan, transitions
@@ -77,8 +86,30 @@ class Work(Acknowledging):
 
     def claim(self, prefixes: Sequence[Prefix], worker: str, which: Which = Which.ALL) -> list[Claim]:
         """Reserve due jobs, at most ``share`` of each prefix, in one statement; the attempt is charged."""
-        if not prefixes:
-            return []
+        return self._write(lambda cn: self._claim(cn, prefixes, worker, which)) if prefixes else []
+
+    def turn_over(
+        self, acks: Sequence[Ack], choose: Callable[[Settled], Sequence[Prefix]], worker: str
+    ) -> tuple[Settled, list[Claim]]:
+        """Acknowledge, and in the same transaction reserve due jobs of the prefixes that are chosen by what came of it.
+
+        One commit lies between the end of a job and the start of the next in its lane. When a row of the batch is bad,
+        nothing is reserved. The acknowledgements are of pages, not of a site's own jobs.
+        """
+
+        def body(connection: Connection) -> tuple[Settled, list[Claim]]:
+            settled = self._acknowledge(connection, acks, wait=False)
+            prefixes = choose(settled)
+            return settled, self._claim(connection, prefixes, worker, Which.TOGETHER) if prefixes else []
+
+        try:
+            return self._write(body)
+        except UNFIT as error:
+            if not is_of_the_rows(error):
+                raise
+            return self.acknowledge(acks), []
+
+    def _claim(self, connection: Connection, prefixes: Sequence[Prefix], worker: str, which: Which) -> list[Claim]:
         token = uuid4()
         asked = [
             {"n": n, "site_id": p.site_id, "stage": p.stage, "priority": p.priority, "share": p.share,
@@ -86,13 +117,8 @@ class Work(Acknowledging):
             for n, p in enumerate(prefixes)
         ]  # fmt: skip
         values = {"prefixes": asked, **bound(token=token, worker=worker)}
-
-        def body(connection: Connection) -> tuple[Sequence[Any], dict[int, list[Finding]]]:
-            found = connection.execute(claim.claim(self._clock, which), values).all()
-            rejected = [row.topic_id for row in found if row.topic_round > 0]
-            return found, self._findings(connection, rejected)
-
-        found, findings = self._write(body)
+        found = connection.execute(claim.claim(self._clock, which), values).all()
+        findings = self._findings(connection, [row.topic_id for row in found if row.topic_round > 0])
         return [_claim(row, token, findings) for row in found]
 
     def _findings(self, connection: Connection, topic_ids: list[int]) -> dict[int, list[Finding]]:

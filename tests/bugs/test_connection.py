@@ -4,7 +4,6 @@ Those that need a server which can be spoilt have one of their own.
 """
 
 import os
-import re
 import shutil
 import signal
 import time
@@ -15,11 +14,16 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import OperationalError
 
 from pipeline import db, heartbeat
+from pipeline.bell import Bell
+from pipeline.build import services
 from pipeline.holding import MARGIN
 from pipeline.service.planning import StageSpec
+from pipeline.sql import wake
 from tests.bugs.proxy import Proxy
 from tests.bugs.spoilt import SCHEMA, Spoilt
-from tests.doors.scene import ROOT, Door
+from tests.db.conftest import Sql
+from tests.doors.scene import Door
+from tests.factories import Factory
 from tests.processes.project import until
 from tests.servers.conftest import project
 from tests.servers.scratch import Scratch
@@ -282,13 +286,33 @@ def test_o32_so_it_does_with_tls(with_tls: tuple[Scratch, Path]) -> None:
     assert theirs != mine
 
 
-def test_o34_nothing_is_sent_through_the_notification_queue() -> None:
-    """No statement of ours listens or notifies, so no queue can fill, and no transaction can hold it up."""
-    sources = [path for folder in ("pipeline", "alembic") for path in (ROOT / folder).rglob("*.py")]
+def test_o34_a_word_that_cannot_be_told_fails_nothing(
+    database_url: str, make: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server refuses to notify, for its queue is full, say: what was planned is planned, and nobody hears of it."""
+    refused = text("DO $$ BEGIN RAISE EXCEPTION 'too many notifications' USING ERRCODE = '53400'; END $$")
+    monkeypatch.setattr(wake, "ring", lambda: refused)
+    site_id = make.site()
+    engine = db.make_engine(database_url, schema=SCHEMA, connections=1, name="teller", wakes=True)
 
-    found = [path.name for path in sources if re.search(r"\b(pg_notify|NOTIFY|LISTEN)\b", path.read_text())]
+    planned = services(engine).planning.plan(site_id, [make.row("lane", 1)])
 
-    assert found == []
+    engine.dispose()
+    assert planned.new == 1
+    assert len(make.job_ids()) == 1
+
+
+def test_o34_a_listener_holds_no_transaction_open(database_url: str, sql: Sql) -> None:
+    """While it waits its session is idle: what it has not heard yet is all that the server keeps for it."""
+    bell = Bell()
+    engine = db.make_engine(database_url, schema=SCHEMA, connections=1, name="listener", listen=bell.hear)
+    engine.connect().close()
+    services(engine).reading.sites()
+
+    found = sql("SELECT state FROM pg_stat_activity WHERE application_name = 'listener'")
+
+    engine.dispose()
+    assert found == [("idle",)]
 
 
 def test_a_lost_connection_charges_nobody(spoilt: Spoilt) -> None:

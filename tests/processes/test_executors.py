@@ -196,7 +196,7 @@ def test_a_signal_does_not_make_a_worker_wait_for_ever(tmp_path: Path) -> None:
     sender = threading.Thread(target=send)
     try:
         sender.start()
-        worker._collect(0.05)
+        worker._bell.wait(0.05)
     finally:
         ended.set()
         sender.join()
