@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy.engine import make_url
+
 from pipeline.testing.database import Server
 from tests.servers.scratch import Scratch
 
@@ -46,12 +48,14 @@ class Ground:
         return self.scratch.binaries
 
     @contextmanager
-    def database(self, *, ours: bool = True) -> Iterator[str]:
-        """The SQLAlchemy URL of a new database: with our tables, or empty for a peer."""
+    def database(self, *, ours: bool = True, like: str | None = None) -> Iterator[str]:
+        """The SQLAlchemy URL of a new database: with our tables, or empty for a peer, or ``like`` that of another URL,
+        to which nobody is connected."""
         self._made += 1
         name = f"bench_{self._made}"
         server = Server(self.scratch.url().render_as_string(hide_password=False))
-        url = server.create(name, server.template() if ours else None)
+        template = make_url(like).database if like else server.template() if ours else None
+        url = server.create(name, template)
         try:
             yield url.render_as_string(hide_password=False)
         finally:
