@@ -91,6 +91,7 @@ def connect(
     connections: int = 2,
     patience: float = PATIENCE,
     fit: bool = True,
+    steady: bool = False,
     listen: Callable[[], None] | None = None,
 ) -> Iterator[Services]:
     """Services over a server that is checked to be ``fit``, unless one asks what ails it; ``listen`` is called when
@@ -102,6 +103,7 @@ def connect(
         name=name,
         prepare=settings.prepare,
         patience=patience,
+        steady=steady,
         wakes=settings.wake,
         listen=listen if settings.wake else None,
     )

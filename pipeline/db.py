@@ -44,6 +44,8 @@ LIMITS = (
     " SET LOCAL idle_in_transaction_session_timeout = '20s'; SET LOCAL synchronous_commit = on;"
     " SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'"
 )
+# Words of ours are literals, so that no value is worth a plan of its own; each cost more than what it was made for.
+ONE_PLAN = "; SET LOCAL plan_cache_mode = force_generic_plan"
 
 
 _decoder = json.JSONDecoder()
@@ -78,13 +80,15 @@ def make_engine(
     name: str,
     prepare: Prepare = "auto",
     patience: float = PATIENCE,
+    steady: bool = False,
     wakes: bool = False,
     listen: Callable[[], None] | None = None,
 ) -> Engine:
     """An engine of at most ``connections`` connections, each shown to the server as ``name``.
 
     ``prepare``: whether statements are prepared; ``auto``: on direct connections. ``patience``: seconds that a
-    statement may take; a server that says nothing is given up ``SILENCE`` seconds later. ``wakes``: services over it
+    statement may take; a server that says nothing is given up ``SILENCE`` seconds later. ``steady``: the same is said
+    again and again, so statements are prepared, and planned, once. ``wakes``: services over it
     tell idle workers of new work; ``listen`` is called when others told, on direct connections.
     """
     parsed = parse_url(url) if isinstance(url, str) else url
@@ -106,11 +110,13 @@ def make_engine(
             "keepalives_interval": 5,
             "keepalives_count": 3,
             "tcp_user_timeout": 30_000,
-            "prepare_threshold": None if prepare == "never" else PREPARE_AFTER,
+            "prepare_threshold": None if prepare == "never" else 1 if steady else PREPARE_AFTER,
         },
     )
 
     limits = LIMITS.format(patience=patience, lock=min(10.0, patience / 2))
+    if steady:
+        limits += ONE_PLAN
     _engines.add(engine)
 
     @event.listens_for(engine, "do_connect")

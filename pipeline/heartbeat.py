@@ -23,7 +23,7 @@ class Heartbeat:
 
     def __init__(self, url: str, schema: str, name: str, *, prepare: Prepare = "auto") -> None:
         self._engine = make_engine(
-            url, schema=schema, connections=1, name=f"{name} heartbeat", prepare=prepare, patience=PATIENCE
+            url, schema=schema, connections=1, name=f"{name} heartbeat", prepare=prepare, patience=PATIENCE, steady=True
         )
         self._work = Work(self._engine)
         self._held: dict[int, Holding] = {}

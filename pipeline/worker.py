@@ -87,14 +87,22 @@ class Worker:
 
     def run(self) -> None:
         """Work until stopped. Raises DatabaseError when the server cannot be used at the start."""
-        name, hear = "pipeline worker", self._bell.hear
-        with connect(self._url, self._settings, name=name, connections=1, patience=AT_WORK, listen=hear) as mine:
+        with connect(
+            self._url,
+            self._settings,
+            name="pipeline worker",
+            connections=1,
+            patience=AT_WORK,
+            steady=True,
+            listen=self._bell.hear,
+        ) as mine:
             shared = make_engine(
                 self._url,
                 schema=self._settings.db_schema,
                 connections=1,
                 name="pipeline stages",
                 prepare=self._settings.prepare,
+                steady=True,
             )
             self._services = mine
             runner = Runner(services(shared), self._stages)
