@@ -36,6 +36,7 @@ SILENCE = 5.0  # seconds beyond it: a server that is there has ended the stateme
 
 Prepare = Literal["auto", "always", "never"]
 
+READ_ONLY = "postgresql_readonly"  # SQLAlchemy's name for it, among a connection's options
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 # One round trip with it. synchronous_commit is an assumption of every promise, so it is not left to the role's default;
 # nor are the styles of dates and intervals, of which the driver understands one each.
@@ -140,8 +141,9 @@ def make_engine(
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        by_driver = "isolation_level" in connection.get_execution_options()
-        connection.exec_driver_sql(limits if by_driver else f"{BEGIN}; {limits}")
+        asked = connection.get_execution_options()
+        begin = "" if "isolation_level" in asked else BEGIN + (" READ ONLY; " if asked.get(READ_ONLY) else "; ")
+        connection.exec_driver_sql(begin + limits)
 
     return engine
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from pipeline import verdict
-from pipeline.holding import Holding
+from pipeline.holding import Holding, now
 from pipeline.keeper import Keeper
 from pipeline.loop import Loop
 from pipeline.runner import Colour, Runner
@@ -50,10 +50,13 @@ class Executors:
         if holding.stop:
             return
         holding.started = True
+        began = now()
+        holding.waited = began - holding.taken
         try:
             ack = run(holding)
         except BaseException as error:
             ack = self._failed(holding, error)
+        holding.took = now() - began
         self._done(holding, ack)
 
     def _came(self, holding: Holding, future: "Future[Ack]") -> None:

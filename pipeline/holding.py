@@ -35,6 +35,9 @@ class Holding:
     stop: bool = False
     deadline: datetime | None = None  # as the stage sees it
     due: float | None = None  # the same by our own clock, which nobody can set
+    taken: float = field(default_factory=now)
+    waited: float = 0.0  # seconds for a thread
+    took: float | None = None  # seconds that its stage ran there
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ours(self) -> bool:

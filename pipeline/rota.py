@@ -41,13 +41,13 @@ class Rota:
         key = self.loners.pop(0)  # the next look names it again
         return [Prefix(*key, share=1, lease=self._lease(key[1]))]
 
-    def shares(self, room: int, readable: Collection[int]) -> list[Prefix]:
+    def shares(self, room: int, readable: Collection[int], ahead: int = 0, quick: Collection[str] = ()) -> list[Prefix]:
         """Which prefixes of the ``readable`` sites to ask, later stages first; shares sum to the room, sites take
-        turns."""
+        turns. Stages that are ``quick`` share ``ahead`` jobs more."""
         known = {name: place for place, name in enumerate(self._stages.pipeline)}
         known[ASSEMBLE] = len(known)  # without such a stage it is settled by the runner, or it would stand for ever
-        mine = [key for key in self.ready if key[0] in readable and key[1] in known]
-        if room <= 0 or not mine:
+        mine = [key for key in self.ready if key[0] in readable and key[1] in known and (room > 0 or key[1] in quick)]
+        if not mine or room + ahead <= 0:
             return []
         sites = sorted({key[0] for key in mine})
         self._turn += 1
@@ -59,10 +59,15 @@ class Rota:
             (key for key in mine if key[0] in chosen),
             key=lambda key: (0 if ageing else key[2], -known[key[1]], chosen.index(key[0])),
         )
-        share, rest = divmod(room, min(len(order), room))
+        shares = dict.fromkeys(order, 0)
+        for keys, jobs in ((order, room), ([key for key in order if key[1] in quick], ahead)):
+            for place, key in enumerate(keys[:jobs]):
+                share, rest = divmod(jobs, min(len(keys), jobs))
+                shares[key] += share + (place < rest)
         return [
-            Prefix(*key, share=share + (place < rest), lease=self._lease(key[1]), floor=self.floors.get(key, FLOOR))
-            for place, key in enumerate(order[:room])
+            Prefix(*key, share=share, lease=self._lease(key[1]), floor=self.floors.get(key, FLOOR))
+            for key, share in shares.items()
+            if share
         ]
 
     def took(self, prefixes: Sequence[Prefix], claims: Sequence[Claim]) -> None:

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from pipeline.executors import Executors
 from pipeline.heartbeat import Heartbeat
 from pipeline.holder import me
 from pipeline.holding import Holding, now
+from pipeline.pace import Pace
 from pipeline.project.loading import Stages
 from pipeline.project.site import Site, changed_at, load_site
 from pipeline.rota import Rota
@@ -41,6 +42,7 @@ log = logging.getLogger("pipeline")
 MISSES = 5  # flushes behind a busy gate before it is waited for
 LONELY = 30.0  # seconds after which full hands are emptied for a job that runs by itself
 LOOK_AGAIN = 1.0  # seconds between two looks for prefixes, and for what lies before a floor
+LINGER = 0.002  # seconds for which what is quick is waited for
 WORDS = 0.02  # seconds between two words to others, at least
 LAST_WORDS = 3.0  # seconds beyond the grace period in which jobs are given back
 
@@ -69,6 +71,7 @@ class Worker:
         self.stop = threading.Event()
         self._done: deque[tuple[Holding, Ack]] = deque()
         self._bell = Bell()
+        self._pace = Pace(settings.concurrency)
         self._held: dict[int, Holding] = {}
         self._unsaid: dict[int, _Pending] = {}
         self._rota = Rota(stages)
@@ -163,7 +166,8 @@ class Worker:
         self._bell.wait(self._idle if self._has_room() else 0.25, self._services.engine)
 
     def _has_room(self) -> bool:
-        return len(self._held) < self._settings.concurrency and not self._alone
+        most = self._pace.most(h.claim.stage for h in self._held.values())
+        return len(self._held) < most and not self._alone
 
     def _pass_on(self) -> None:
         """Tell others of work that there are no hands free for here; less and less often, as long as that lasts."""
@@ -229,8 +233,15 @@ class Worker:
                 return True
         if self._waits_for_loners():
             return False
-        room = self._settings.concurrency - len(self._held)
-        return self._take_up(self._rota.shares(room, self._sites), Which.TOGETHER)
+        return self._take_up(self._shares(self._held), Which.TOGETHER)
+
+    def _shares(self, held: Collection[int]) -> list[Prefix]:
+        """What to ask for beside the ``held``, by their fences."""
+        stages = [self._held[fence].claim.stage for fence in held]
+        room = max(self._settings.concurrency - len(stages), 0)
+        ahead = self._pace.most(stages) - len(stages) - room
+        quick = [stage for stage in self._stages.pipeline if self._pace.is_quick(stage)]
+        return self._rota.shares(room, self._sites, max(ahead, 0), quick)
 
     def _waits_for_loners(self) -> bool:
         """Whether hands are to become empty first."""
@@ -268,6 +279,8 @@ class Worker:
 
     def _take(self, holding: Holding, ack: Ack) -> None:
         fence = holding.claim.fence
+        if holding.took is not None:
+            self._pace.note(holding.claim.stage, holding.waited, holding.took)
         if not holding.ours():
             self._lose(fence, "its lease ran out here" if not holding.lost else "another worker has it")
         elif fence in self._held and fence not in self._unsaid:  # what is being given back stays given back
@@ -284,9 +297,20 @@ class Worker:
         of = f" ({topic.slug} at {holding.claim.stage})" if topic else f" ({holding.claim.stage})"
         log.warning("lost job %d%s: %s; its result is dropped", holding.claim.job_id, of, why)
 
+    def _linger(self) -> None:
+        """Let more of what is quick end, so that it is acknowledged together; not when a lane waits for it."""
+        done = [holding for holding, _ in tuple(self._done)]
+        if len(done) >= len(self._held) // 2 or any(h.claim.gated for h in done):
+            return
+        if all(self._pace.is_quick(h.claim.stage) for h in self._held.values()):
+            time.sleep(LINGER)
+
     def _turn_over(self) -> bool:
         """Commit what is done and reserve what there is room for then, in one transaction where that may be."""
+        self._linger()
         group = self._finished()
+        if self._held and len(self._unsaid) == len(self._held):
+            self._pace.ran_dry()
         emptied = len(group) == len(self._held) and bool(self._rota.loners)
         whole = any(p.ack.claim.topic is None for p in group)
         if not group or whole or emptied or self._waits_for_loners():
@@ -296,10 +320,7 @@ class Worker:
 
         def choose(settled: Settled) -> list[Prefix]:
             self._rota.ready |= settled.ready
-            room = (
-                self._settings.concurrency - len(self._held) + sum(f is not Fate.BUSY for f in settled.fates.values())
-            )
-            chosen[:] = self._rota.shares(room, self._sites)
+            chosen[:] = self._shares([f for f in self._held if settled.fates.get(f, Fate.BUSY) is Fate.BUSY])
             return chosen
 
         asked_at = now()

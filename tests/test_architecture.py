@@ -1,6 +1,7 @@
 """The house keeps its floors: imports only go down, files stay small, the library alembic is not hidden."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -16,6 +17,7 @@ FLOORS = [
         "build",
         "bell",
         "threads",
+        "pace",
         "holding",
         "wire",
         "verdict",
@@ -32,6 +34,7 @@ FLOORS = [
         "worker",
         "child",
         "crew",
+        "wanted",
         "remarks",
         "run",
     },
@@ -45,9 +48,15 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@cache
+def nodes(source: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(source.read_text())))
+
+
+@cache
 def imported_rooms(source: Path) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source.read_text())):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -93,7 +102,7 @@ def test_stages_import_public_names_only() -> None:
     """The ready-made stages use what any author may use."""
     names = set()
     for path in (ROOT / "stages").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("pipeline"):
                 names.add(node.module)
 
@@ -117,7 +126,7 @@ def test_no_sql_is_put_together_from_strings() -> None:
     found = [
         f"{path.name}:{node.lineno}"
         for path in sources()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "text"
@@ -133,7 +142,7 @@ def test_no_data_is_run_as_code() -> None:
     bad = {"pickle", "marshal", "shelve", "dill"}
     found = []
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Import) and {a.name.split(".")[0] for a in node.names} & bad:
                 found.append(path.name)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec"):
