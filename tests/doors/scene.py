@@ -1,4 +1,4 @@
-"""A small project with stages that do as their row says, and the real command run in it as a process."""
+"""A small project with stages that do as their row says, and the command run in it as a process."""
 
 import json
 import os
@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.warm import Process
+
 ROOT = Path(__file__).parents[2]
-PIPELINE = [sys.executable, "-m", "pipeline.cli.main"]
+MODULE = "pipeline.cli.main"
+PIPELINE = [sys.executable, "-m", MODULE]
 CANARY = "canary/7Qx@9"
 CANARIES = (CANARY, "canary%2F7Qx%409", "canary/7Qx%409", "canary%2F7Qx@9", "7Qx")
 
@@ -114,8 +117,14 @@ class Door:
         quiet = {"PYTHONPATH": str(ROOT), "COLUMNS": "80", "PYTHONDONTWRITEBYTECODE": "1"}
         return inherited | quiet | self.env | dict(more or {})
 
-    def start(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+    def start(self, *words: str, env: Mapping[str, str] | None = None, **streams: Any) -> Process:
+        """The command as a process of its own, with pipes for what it says, or with the streams that are named."""
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return Process(MODULE, words, cwd=self.root, env=self.environment(env), **(pipes | streams))
+
+    def cold(self, *words: str, env: Mapping[str, str] | None = None) -> Said:
+        """The same from the start of the interpreter, as a shell starts it."""
+        process = subprocess.Popen(
             [*PIPELINE, *words],
             cwd=self.root,
             env=self.environment(env),
@@ -123,15 +132,16 @@ class Door:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            **more,
         )
+        return self.end(process)
 
-    def end(self, process: subprocess.Popen[str]) -> Said:
+    def end(self, process: Process | subprocess.Popen[str]) -> Said:
         try:
             out, err = process.communicate(timeout=30)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
+        assert process.returncode is not None
         said = Said(process.returncode, out, err)
         harmless(said.out + said.err)
         return said

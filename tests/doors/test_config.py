@@ -11,7 +11,9 @@ from pipeline import settings
 from pipeline.errors import ProjectError
 from tests.doors.scene import ROOT, Door, Said
 
-KEYS = ["database_url", "schema", "workers", "concurrency", "poll", "reap", "grace", "prepare"]
+KEYS = [
+    "database_url", "schema", "workers", "concurrency", "poll", "wake", "reap", "grace", "prune_after", "prepare",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -67,8 +69,10 @@ def test_each_source_is_stronger_than_the_one_before(bare: Door, inside: Callabl
         "workers": (8, "flag", "--workers"),
         "concurrency": (6, "environment", "PIPELINE_CONCURRENCY"),
         "poll": (1, "default", None),
+        "wake": (True, "default", None),
         "reap": (2, "environment", "PIPELINE_REAP"),
         "grace": (5, "file", "grace"),
+        "prune_after": (0, "default", None),
         "prepare": ("auto", "default", None),
     }
     assert re.search(r"workers +7 +environment variable PIPELINE_WORKERS\n", inside("config").out)
@@ -133,6 +137,7 @@ def test_secrets_are_masked(bare: Door, inside: Callable[[str], Said], words: st
         ("workers = 2\nworkers = 3\n", ("pipeline.toml: ", "line 2")),
         ("\n\nconcurrency = 'many'\n", ("pipeline.toml (at line 3): concurrency: ", "integer")),
         ("workers = 0\n", ("(at line 1): workers: ", "greater than or equal to 1")),
+        ("prune_after = 90\n", ("(at line 1): prune_after: ", "a day (86400) or longer")),
         ("workers = true\n", ("(at line 1): workers: must be a number",)),
         ("poll = 0\n", ("(at line 1): poll: ",)),
         ("poll = true\n", ("(at line 1): poll: must be a number",)),
@@ -238,6 +243,8 @@ def test_what_tells_is_what_counts(bare: Door, monkeypatch: pytest.MonkeyPatch) 
         "database_url": ("postgresql://a@h/x", "postgresql://b@h/x", "postgresql://c@h/x"),
         "db_schema": ("a", "b", "c"),
         "prepare": ("always", "never", "auto"),
+        "wake": (True, False, True),
+        "prune_after": (86_400, 172_800, 0),
     }
     for field in settings.Settings.model_fields:
         for mix in range(8):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.doors.scene import ROOT, Door, Said
+from tests.warm import Process
 
 README = (ROOT / "pipeline/project/starter/README.md").read_text()
 COMMANDS = [
@@ -109,11 +110,10 @@ def test_every_command_of_its_readme_is_one(inside: Callable[[str], Said]) -> No
 
 def test_plain_alembic_works_in_it(made: Door) -> None:
     """``alembic upgrade head`` finds the revisions and the database."""
-    words = [sys.executable, "-m", "alembic", "upgrade", "head"]
+    process = Process("alembic", ["upgrade", "head"], cwd=made.root, env=made.environment(), stderr=subprocess.PIPE)
+    _, told = process.communicate(timeout=30)
 
-    done = subprocess.run(words, cwd=made.root, env=made.environment(), capture_output=True, text=True)
-
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, told
 
 
 def test_its_help_has_our_form(inside: Callable[[str], Said]) -> None:

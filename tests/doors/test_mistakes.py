@@ -5,7 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from pipeline.build import Services
-from tests.doors.scene import HEADER, TOML, Door, Said
+from tests.doors.scene import TOML, Door, Said
+from tests.doors.test_stages import MINE
+from tests.factories import Factory
 
 
 def refused(said: Said, *parts: str) -> None:
@@ -80,10 +82,10 @@ def test_stages_that_cannot_be_used(closed: Door, text: str, parts: tuple[str, .
     refused(closed("run", "--site", "demo"), *parts)
 
 
-def test_a_topic_cannot_move(door: Door) -> None:
+def test_a_topic_cannot_move(door: Door, make: Factory) -> None:
     """A planned topic in another lane is refused with its line."""
-    door.rows("a,1,a1,T,page,", header=HEADER)
-    assert door("run", "--site", "demo", "--workers", "1").code == 0
+    make.site("demo", MINE)
+    make.services.planning.plan(make.site_id, [make.row("a", 1, slug="a1")])
     door.rows("b,1,a1,T,page,")
 
     refused(door("run", "--site", "demo"), "line 2", "'a1'", "cannot move")

@@ -20,7 +20,7 @@ JOB = {
 
 def test_run_publishes_all_and_then_finds_nothing_to_do(door: Door) -> None:
     """The answer is on standard output, the talk on standard error; a second run changes nothing."""
-    first = door("run", "--site", "demo", "--workers", "1")
+    first = door.cold("run", "--site", "demo", "--workers", "1")
 
     assert first.code == 0, first.err
     assert first.out.splitlines()[:2] == ["demo: 6 of 6 topics live", "planned: 6 new, 0 changed, 0 unchanged"]

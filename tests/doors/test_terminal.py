@@ -4,13 +4,13 @@ import os
 import pty
 import re
 import signal
-import subprocess
 from dataclasses import dataclass, field
 
 import pytest
 
-from tests.doors.scene import CANARIES, PIPELINE, Door
+from tests.doors.scene import CANARIES, MODULE, Door
 from tests.factories import Factory
+from tests.warm import Process
 
 pytestmark = pytest.mark.slow  # real processes, and many of them
 
@@ -23,14 +23,13 @@ class Terminal:
     words: tuple[str, ...]
     seen: str = ""
     master: int = field(init=False)
-    process: "subprocess.Popen[bytes]" = field(init=False)
+    process: Process = field(init=False)
 
     def __post_init__(self) -> None:
         self.master, slave = pty.openpty()
         env = self.door.environment({"TERM": "xterm", "LINES": "30"})
-        self.process = subprocess.Popen(
-            [*PIPELINE, *self.words], cwd=self.door.root, env=env, preexec_fn=lambda: os.login_tty(slave)
-        )
+        streams = {"stdin": slave, "stdout": slave, "stderr": slave}
+        self.process = Process(MODULE, self.words, cwd=self.door.root, env=env, terminal=True, **streams)
         os.close(slave)
 
     def until(self, part: str | None) -> str:

@@ -5,41 +5,34 @@ import signal
 import pytest
 from sqlalchemy import Engine, select
 
-from pipeline.build import Services
 from pipeline.sql.tables import jobs
 from tests.doors.scene import Door, Said
 from tests.doors.test_help import IMPERATIVE
+from tests.doors.test_stages import MINE
+from tests.factories import Factory
 from tests.processes.project import until
 
 
-def planned(door: Door, services: Services) -> None:
-    """A site whose passes wait: a run that was stopped at once, after it had planned."""
-    door.moods(a1="slow")
-    door.env |= {"PIPELINE_GRACE": "0"}
-    process = door.start("run", "--site", "demo", "--workers", "1")
-    door.wait_until_slow()
-    process.send_signal(signal.SIGTERM)
-    assert door.end(process).code == 130
-    assert not all(topic.state == "done" for topic in services.reading.topics(site_id(services)))
+def planned(make: Factory, mood: str = "") -> None:
+    """Two lanes of three topics of the project's site, planned by somebody else."""
+    make.site("demo", MINE)
+    rows = [make.row(lane, n) for lane in "ab" for n in (1, 2, 3)]
+    rows[0] = make.row("a", 1, brief={"mood": mood})
+    make.services.planning.plan(make.site_id, rows)
 
 
-def site_id(services: Services) -> int:
-    return next(number for number, slug in services.reading.sites() if slug == "demo")
-
-
-def live(services: Services) -> int:
-    return services.reading.status(site_id(services), "demo").live
+def live(make: Factory) -> int:
+    return make.services.reading.status(make.site_id, "demo").live
 
 
 @pytest.mark.parametrize(("words", "number"), [((), signal.SIGTERM), (("--site", "demo"), signal.SIGINT)])
 def test_it_works_on_and_ends_when_asked(
-    door: Door, services: Services, words: tuple[str, ...], number: signal.Signals
+    door: Door, make: Factory, words: tuple[str, ...], number: signal.Signals
 ) -> None:
     """What somebody planned is published; then it waits for more; asked to stop it ends with 0 and holds nothing."""
-    planned(door, services)
-    (door.root / "go").touch()
+    planned(make)
     process = door.start("worker", *words, "--workers", "2")
-    until(lambda: live(services) == 6, "all is live")
+    until(lambda: live(make) == 6, "all is live")
     assert process.poll() is None
 
     process.send_signal(number)
@@ -51,9 +44,9 @@ def test_it_works_on_and_ends_when_asked(
 
 
 @pytest.mark.slow
-def test_a_second_signal_ends_it_at_once(door: Door, services: Services, engine: Engine) -> None:
+def test_a_second_signal_ends_it_at_once(door: Door, make: Factory, engine: Engine) -> None:
     """With 130; what it held is taken back by whoever comes next."""
-    planned(door, services)
+    planned(make, "slow")
     (door.root / "running").unlink()
     (door.root / "running").touch()
     process = door.start("worker", "--workers", "1", env={"PIPELINE_GRACE": "60"})

@@ -88,10 +88,9 @@ def test_the_turn_of_one_schema_does_not_hold_up_another(fresh_database: str, en
     assert applied == ["0001"]
 
 
+@pytest.mark.migrated
 def test_a_check_needs_no_turn(fresh_database: str, engine: Engine) -> None:
     """Looking waits for nobody."""
-    migrate.upgrade(fresh_database, "pipeline")
-
     with turn_taken(engine, "pipeline"):
         assert migrate.drift(fresh_database, "pipeline") == []
 

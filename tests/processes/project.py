@@ -7,12 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import dedent
 from typing import TypeVar
+
+from tests.warm import Process
 
 T = TypeVar("T")
 
@@ -71,11 +72,10 @@ class WorkerProcess:
     def __init__(self, root: Path, number: int, env: Mapping[str, str]) -> None:
         self._log = root / f"worker-{number}.log"
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "pipeline.child"], stdin=subprocess.PIPE, stderr=log, cwd=root, env=env
-            )
+            streams = {"stdin": subprocess.PIPE, "stderr": log.fileno()}
+            self.process = Process("pipeline.child", cwd=root, env=env, **streams)
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"root": str(root), "site": None, "number": number}).encode() + b"\n")
+        self.process.stdin.write(json.dumps({"root": str(root), "site": None, "number": number}) + "\n")
         self.process.stdin.flush()
 
     @property
