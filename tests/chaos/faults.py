@@ -333,9 +333,7 @@ class Faults:
                 self._end_workers_sessions()
                 time.sleep(1.5)
             finally:
-                self.database.ask(
-                    "SET default_transaction_read_only = off", f"{name} RESET default_transaction_read_only"
-                )
+                self._insist("SET default_transaction_read_only = off", f"{name} RESET default_transaction_read_only")
                 self._end_workers_sessions()
             self.outages.append((began, time.time()))
         more = self.database.said("25006", since)
@@ -352,10 +350,22 @@ class Faults:
                     shown = fresh.execute("SHOW default_transaction_isolation").fetchone()
                 time.sleep(2)
             finally:
-                self.database.ask(f"{name} RESET default_transaction_isolation")
+                self._insist(f"{name} RESET default_transaction_isolation")
         return ("new sessions were serializable", None) if shown == ("serializable",) else None
 
     # The way to it.
+
+    def _insist(self, *statements: str) -> None:
+        """What puts an end to a fault is said until it is heard: the server may be busy with that very row."""
+        give_up = time.monotonic() + 20
+        while True:
+            try:
+                self.database.ask(*statements)
+                return
+            except psycopg.Error:
+                if time.monotonic() > give_up:
+                    raise
+            time.sleep(0.1)
 
     def _proxy(self) -> Proxy:
         return self.dice.choice([*self.proxies, *(m.proxy for m in self.fleet.members if m.proxy is not None)])

@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -135,20 +136,25 @@ class Load(Operators):
         give_up = time.monotonic() + patience
         try:
             while time.monotonic() < give_up:
-                left = 0
-                for site_id in self.sites.values():
-                    for line in client.services.lanes.list(site_id):
-                        if line.state != "active":
-                            self._reopen(client, site_id, line.lane, line.state)
-                    self.mend(client, site_id, give_up=0.1)
-                    client.services.operate.hasten(site_id)
-                    left += sum(s.count for s in client.services.reading.standing(site_id))
-                if left == 0:
-                    return True
+                with suppress(SQLAlchemyError):  # a session that the last fault has spoilt
+                    if self._mend_everything(client) == 0:
+                        return True
                 time.sleep(0.2)
             return False
         finally:
             client.close()
+
+    def _mend_everything(self, client: Client) -> int:
+        """How many jobs are unfinished yet."""
+        left = 0
+        for site_id in self.sites.values():
+            for line in client.services.lanes.list(site_id):
+                if line.state != "active":
+                    self._reopen(client, site_id, line.lane, line.state)
+            self.mend(client, site_id, give_up=0.1)
+            client.services.operate.hasten(site_id)
+            left += sum(s.count for s in client.services.reading.standing(site_id))
+        return left
 
     def _reopen(self, client: Client, site_id: int, lane: str, state: str) -> None:
         verb = "resume" if state == "paused" else "open"

@@ -36,7 +36,8 @@ SETTINGS = {
 DURABLE = {"fsync": "on", "full_page_writes": "on", "autovacuum": "on"}
 """What a process that is killed needs not, but a machine would."""
 
-IMPATIENT = "-c lock_timeout=500ms -c statement_timeout=10s"  # a fault must not wait for another's locks
+# A fault waits for no other's locks, and what ends it outlives the next one.
+IMPATIENT = "-c lock_timeout=500ms -c statement_timeout=10s -c synchronous_commit=on"
 TAIL = 8192  # bytes of a log
 FAST, IMMEDIATE = signal.SIGINT, signal.SIGQUIT
 
