@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, StringConstraints, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StringConstraints, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -45,8 +45,15 @@ def _seconds(value: object) -> object:
     return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) else _number(value)
 
 
+def _days(value: timedelta) -> timedelta:
+    if timedelta(0) < value < timedelta(days=1):
+        raise ValueError("must be a day (86400) or longer; 0 for never")
+    return value
+
+
 Count = Annotated[int, BeforeValidator(_number)]
 Duration = Annotated[timedelta, BeforeValidator(_seconds)]
+Age = Annotated[Duration, Field(ge=timedelta(0), le=timedelta(days=36500)), AfterValidator(_days)]
 
 
 def _cores() -> int:
@@ -66,6 +73,7 @@ class Settings(BaseSettings):
     wake: bool = True  # tell idle workers of new work; they look every ``poll`` without it too
     reap: Duration = Field(default=timedelta(seconds=10), gt=timedelta(0), le=timedelta(days=1))
     grace: Duration = Field(default=timedelta(seconds=30), ge=timedelta(0), le=timedelta(days=1))
+    prune_after: Age = timedelta(0)  # what workers keep of finished passes; 0: all, until somebody prunes
     prepare: Literal["auto", "always", "never"] = "auto"  # statements; auto: unless a pooler stands in between
 
     @classmethod

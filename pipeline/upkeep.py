@@ -6,9 +6,10 @@ Nobody is elected: every guard stands in the write, so any number may do this at
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from sqlalchemy.exc import DBAPIError
@@ -17,6 +18,7 @@ from pipeline.build import Services
 from pipeline.db import reason, sqlstate
 from pipeline.holder import is_gone
 from pipeline.service.acknowledging import Fate, Settled, both
+from pipeline.service.order import UPKEEP
 from pipeline.service.work import Expired, Patience
 
 T = TypeVar("T")
@@ -24,6 +26,8 @@ T = TypeVar("T")
 log = logging.getLogger("pipeline")
 
 QUIET = 60.0  # seconds between two lines about one thing
+PRUNE = 0.25  # seconds of each upkeep for what is long over
+PRUNE_EVERY = 3600.0  # seconds from the beginning of one round over all sites to that of the next
 WAIT = 1.0  # seconds for gates that others have locked, in all; the rest is left for the next time
 
 
@@ -68,13 +72,25 @@ def guarded(what: str, step: Callable[[], T]) -> T | None:
 
 
 class Upkeep:
-    """Reaps, settles and heals each ``every``; the first time at once."""
+    """Reaps, settles and heals each ``every``; the first time at once. Prunes a little each time, where it may.
 
-    def __init__(self, services: Services, site_ids: Callable[[], list[int]], every: timedelta) -> None:
+    ``prune_after``: how long ago a pass must have ended; 0: nothing is pruned.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        site_ids: Callable[[], list[int]],
+        every: timedelta,
+        prune_after: timedelta = timedelta(0),
+    ) -> None:
         self._services = services
         self._site_ids = site_ids
         self._every = every.total_seconds()
-        self._next = 0.0
+        self._prune_after = prune_after
+        self._pruning: Iterator[object] | None = None
+        self._next = self._next_prune = 0.0
+        self._after: dict[int, str] = {}  # the lane of each site that was looked at last
         self.healed = 0
 
     def due(self) -> bool:
@@ -90,8 +106,27 @@ class Upkeep:
         ready: set[tuple[int, str, int]] = set()
         for site_id in self._site_ids():
             ready |= reap(self._services, site_id).ready
-            guarded("a pause cannot be repeated", partial(self._services.lanes.settle, site_id))
+            # So many lanes each time: what stands still in the others costs nothing, and comes to its turn.
+            stretch = self._services.lanes.stretch(site_id, self._after.get(site_id, ""))
+            self._after[site_id] = stretch.end or ""
+            guarded("a pause cannot be repeated", partial(self._services.lanes.settle, site_id, stretch))
             move_on = partial(self._services.planning.move_on, site_id)
             guarded("jobs of a retired stage cannot move on", move_on)
-            self.healed += guarded("turns cannot be given", partial(self._services.work.heal, site_id)) or 0
+            self.healed += guarded("turns cannot be given", partial(self._services.work.heal, site_id, stretch)) or 0
+        if self._prune_after:
+            guarded("what is long over cannot be pruned", self._prune)
         return frozenset(ready)
+
+    def _prune(self) -> None:
+        """Go on with the round of all sites for a moment, or begin one when the last began long ago."""
+        if self._pruning is None:
+            if time.monotonic() < self._next_prune:
+                return
+            self._next_prune = time.monotonic() + PRUNE_EVERY
+            prune = partial(self._services.prune.steps, older=self._prune_after, actor=UPKEEP)
+            self._pruning = chain.from_iterable(prune(site_id) for site_id in self._site_ids())
+        until = time.monotonic() + PRUNE
+        for _ in self._pruning:  # each step is a transaction
+            if time.monotonic() > until:
+                return
+        self._pruning = None

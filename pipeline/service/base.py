@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -26,6 +27,17 @@ TRIES = 5
 MAX_ERROR_BYTES = 4000
 ASSEMBLE_DELAY_SECONDS = 5  # so that one assembly serves many pages; a run that has nothing else to do makes it due
 ASSEMBLE_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The lanes of a site by name, from behind ``after`` up to ``end``; None: to the last."""
+
+    after: str = ""
+    end: str | None = None
+
+
+ALL = Stretch()
 
 
 class Service:

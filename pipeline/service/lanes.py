@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, insert
 
 from pipeline.errors import NotFound, Refused
-from pipeline.service.base import Service, clean
+from pipeline.service.base import ALL, Service, Stretch, clean
 from pipeline.sql import lanes
 from pipeline.sql.batch import bound
 from pipeline.sql.tables import events
@@ -64,6 +64,8 @@ class Turned:
     running: int  # that are reserved, and finish
 
 
+AT_ONCE = 1000  # lanes
+
 _TURNS = {  # by verb: the states that it leaves, and the one that it reaches
     "pause": ({"active"}, "paused"),
     "resume": ({"paused"}, "active"),
@@ -96,7 +98,13 @@ class Lanes(Service):
         """Let a closed lane go on where it stood."""
         return self._write(lambda cn: self._turn(cn, "open", site_id, lane, actor, reason), dry_run=dry_run)
 
-    def settle(self, site_id: int) -> int:
+    def stretch(self, site_id: int, after: str) -> Stretch:
+        """The next lanes behind the one named ``after``, as many as upkeep looks at in one go."""
+        asked = bound(site_id=site_id, after=after, length=AT_ONCE - 1)
+        with self._reading() as connection:
+            return Stretch(after, connection.execute(lanes.stretch(), asked).scalar_one_or_none())
+
+    def settle(self, site_id: int, stretch: Stretch = ALL) -> int:
         """Take the turn from what became pending in lanes that are not active; returns how many.
 
         A worker's retry, or its step to a stage without limit, looks at no lane. Lanes that others hold just now are
@@ -104,7 +112,8 @@ class Lanes(Service):
         person only while a pause holds its lane's row.
         """
         with self._reading() as connection:
-            found = connection.execute(lanes.strays(), bound(site_id=site_id)).all()
+            asked = bound(site_id=site_id, after=stretch.after, end=stretch.end)
+            found = connection.execute(lanes.strays(), asked).all()
         return sum(self._write(lambda cn, name=row.name: self._settle(cn, site_id, name)) for row in found)  # type: ignore[misc]
 
     def _settle(self, connection: Connection, site_id: int, lane: str) -> int:

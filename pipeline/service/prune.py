@@ -5,9 +5,10 @@ beside the work. One event a site tells what is gone: it is written with the fir
 keeps the greatest fence that is known to nobody any more; the audit asks for it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
@@ -79,14 +80,30 @@ class Prune(Service):
 
         A topic's newest pass stays, and a site's newest assembly; so does what lies beyond ``passed`` of a strict gate.
         """
+        done = Pruned()
+        for so_far in self.steps(site_id, older, actor=actor, reason=reason, dry_run=dry_run):
+            if so_far != done and not dry_run:
+                progress(so_far)
+            done = so_far
+        return done
+
+    def steps(
+        self, site_id: int, older: timedelta, *, actor: str, reason: str = "", dry_run: bool = False
+    ) -> Iterator[Pruned]:
+        """The same, a transaction at a time: after each, how much is gone so far."""
         run = _Run(site_id, older, clean(actor, 200), clean(reason))
         for assemblies in (False, True):
             run = replace(run, assemblies=assemblies, after=0)
             while (up_to := self._window(run)) is not None:
                 run = replace(run, up_to=up_to)
-                run = self._count(run) if dry_run else self._empty(run, progress)
+                if dry_run:
+                    run = self._count(run)
+                else:
+                    while (more := self._write(partial(self._batch, run=run))) is not None:
+                        run = more
+                        yield run.done
                 run = replace(run, after=up_to)
-        return run.done
+                yield run.done
 
     def _window(self, run: _Run) -> int | None:
         with self._reading() as connection:
@@ -98,13 +115,6 @@ class Prune(Service):
             statement = prune.count(self._clock, assemblies=run.assemblies)
             passes, attempts, events, findings = map(int, connection.execute(statement, run.values()).one())
         return replace(run, done=run.done + _pruned(run, passes, attempts, events, findings))
-
-    def _empty(self, run: _Run, progress: Callable[[Pruned], None]) -> _Run:
-        """Prune what is in the window."""
-        while (more := self._write(lambda connection, run=run: self._batch(connection, run))) is not None:  # type: ignore[misc]
-            run = more
-            progress(run.done)
-        return run
 
     def _batch(self, connection: Connection, run: _Run) -> _Run | None:
         if connection.execute(prune.site(), run.values()).one_or_none() is None:

@@ -23,7 +23,7 @@ from pipeline.service.acknowledging import (
     both,
     is_of_the_rows,
 )
-from pipeline.service.base import PASSING, TRIES
+from pipeline.service.base import ALL, PASSING, TRIES, Stretch
 from pipeline.service.order import UPKEEP
 from pipeline.sql import claim, content, gates, plan, transitions
 from pipeline.sql.batch import bound
@@ -190,12 +190,16 @@ class Work(Acknowledging):
         self._look_again(connection, touched_sites)
         return Settled({r.fence: Fate.WRITTEN for r in rows}, {r.fence: r.outcome for r in rows}, frozenset(ready))
 
-    def heal(self, site_id: int) -> int:
-        """Promote what could be promoted and was not; returns how many. Above 0 only after plans in callers' own
-        transactions, which take no gate; so each is noted as an event, and the doctor tells of them."""
+    def heal(self, site_id: int, stretch: Stretch = ALL) -> int:
+        """Promote what could be promoted and was not, in a stretch of its lanes; returns how many.
+
+        Above 0 only after plans in callers' own transactions, which take no gate; so each is noted as an event, and the
+        doctor tells of them.
+        """
 
         def body(connection: Connection) -> int:
-            wanted = list(connection.execute(gates.ready(), bound(site_id=site_id)).scalars())
+            asked = bound(site_id=site_id, after=stretch.after, end=stretch.end)
+            wanted = list(connection.execute(gates.ready(), asked).scalars())
             turns = self._give_turns(connection, self._lock_gates(connection, wanted, wait=False))
             if turns:
                 said = {

@@ -13,13 +13,16 @@ from sqlalchemy import (
     FromClause,
     Integer,
     Select,
+    Text,
     TextClause,
+    and_,
     bindparam,
     case,
     exists,
     func,
     literal_column,
     null,
+    or_,
     select,
     text,
     true,
@@ -204,11 +207,21 @@ def promote(clock: Clock) -> ReturningUpdate[int]:
     )
 
 
+def within(lane: FromClause) -> ColumnElement[bool]:
+    """The lane is one of the site's, and its name lies in the stretch behind ``after``, up to ``end`` (NULL: all)."""
+    end = bindparam("p_end", type_=Text)
+    return and_(
+        lane.c.site_id == bindparam("p_site_id", type_=BigInteger),
+        lane.c.name > bindparam("p_after", type_=Text),
+        or_(end.is_(None), lane.c.name <= end),
+    )
+
+
 @cache
 def ready() -> Select[int]:
-    """Gates of a site with room and a job that could be promoted: what upkeep mends.
+    """Gates with room and a job that could be promoted, of a stretch of a site's lanes: what upkeep mends.
 
-    Walks the site's gates, each by what waits there; never what is halted or done.
+    Walks the stretch's gates, each by what waits there; never what is halted or done.
     """
     x, w = gates.alias("x"), jobs.alias("w")
     waits = (
@@ -224,6 +237,6 @@ def ready() -> Select[int]:
     return (
         select(x.c.id)
         .select_from(x.join(lanes, (lanes.c.id == x.c.lane_id) & (lanes.c.state == word("active"))))
-        .where(lanes.c.site_id == bindparam("p_site_id", type_=BigInteger), used(x) < x.c.width, waits)
+        .where(within(lanes), used(x) < x.c.width, waits)
         .order_by(x.c.id)
     )

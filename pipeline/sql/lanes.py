@@ -7,12 +7,12 @@ Whoever comes to a gate meanwhile waits for that lock, and promotes, or does not
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Select, Text, bindparam, case, exists, func, select, true, update
+from sqlalchemy import BigInteger, Integer, Select, Text, bindparam, case, exists, func, select, true, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from pipeline.clock import Clock
 from pipeline.sql.batch import ONE, word
-from pipeline.sql.gates import demoted
+from pipeline.sql.gates import demoted, within
 from pipeline.sql.tables import events, gates, jobs, lanes, publications, topics
 from pipeline.states import FINAL, JobState as S
 
@@ -103,12 +103,27 @@ def running() -> Select[int]:
 
 
 @cache
+def stretch() -> Select[str]:
+    """The name at which a stretch of ``length`` lanes of a site ends that begins behind ``after``; none for the last.
+
+    Walks as many entries of an index.
+    """
+    return (
+        select(lanes.c.name)
+        .where(lanes.c.site_id == SITE, lanes.c.name > bindparam("p_after", type_=Text))
+        .order_by(lanes.c.name)
+        .offset(bindparam("p_length", type_=Integer))
+        .limit(ONE)
+    )
+
+
+@cache
 def strays() -> Select[Any]:
-    """``(id, name)`` of lanes of a site that are not active, yet have pending jobs: workers' verbs ignore lanes."""
+    """``(id, name)`` of lanes in a stretch that are not active, yet have pending jobs: workers' verbs ignore lanes."""
     pending = exists().where(jobs.c.site_id == SITE, jobs.c.lane_id == lanes.c.id, jobs.c.state == word(S.PENDING))
     return (
         select(lanes.c.id, lanes.c.name)
-        .where(lanes.c.site_id == SITE, lanes.c.state != word("active"), pending)
+        .where(within(lanes), lanes.c.state != word("active"), pending)
         .order_by(lanes.c.id)
     )
 

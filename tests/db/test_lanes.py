@@ -7,7 +7,9 @@ from sqlalchemy import Engine
 
 from pipeline.errors import NotFound, Refused
 from pipeline.models import Base
+from pipeline.service import lanes as lanes_service
 from pipeline.service.acknowledging import Fate, Verb
+from pipeline.service.base import Stretch
 from pipeline.service.lanes import Turned
 from pipeline.service.planning import StageSpec
 from pipeline.sql import sites as site_statements
@@ -307,3 +309,35 @@ def test_every_table_that_refers_to_a_site_is_emptied_by_its_removal(engine: Eng
     kept = {table.name for table in Base.metadata.sorted_tables} - {"limits", "workers"}
 
     assert {statement.table.name for statement in site_statements.deletions()} == kept
+
+
+def test_upkeep_comes_to_every_lane_a_stretch_at_a_time(make: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many lanes stand still, each time costs the same; after the last it begins again."""
+    monkeypatch.setattr(lanes_service, "AT_ONCE", 2)
+    names = [f"lane-{n}" for n in range(5)]
+    for name in names:
+        make.plan(lane=name)
+    found: list[str | None] = []
+    after = ""
+    for _ in range(4):
+        stretch = make.services.lanes.stretch(make.site_id, after)
+        found.append(stretch.end)
+        after = stretch.end or ""
+
+    assert found == ["lane-1", "lane-3", None, "lane-1"]
+
+
+def test_a_stretch_settles_its_own_lanes_alone(make: Factory) -> None:
+    """What became pending in the others is left for their turn."""
+    for name in ("a", "b", "c"):
+        make.plan(lane=name)
+        (claim,) = make.claim("generate")
+        pause(make, name)
+        make.say(claim)
+
+    settled = [
+        make.services.lanes.settle(make.site_id, Stretch(after, end)) for after, end in (("a", "b"), ("b", None))
+    ]
+
+    assert settled == [1, 1]
+    assert make.services.lanes.settle(make.site_id) == 1

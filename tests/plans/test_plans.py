@@ -228,7 +228,12 @@ def test_no_statement_of_the_work_reads_what_is_finished(name: str, connection: 
     """Each comes to its jobs by an index made for it, whatever is finished or waits elsewhere."""
     statement, indexes = HOT[name]
     at = held(connection)
-    values = {"held": at, "acks": at, "gates": some_gates(connection), **bound(site_id=site, limit=20)}
+    values = {
+        "held": at,
+        "acks": at,
+        "gates": some_gates(connection),
+        **bound(site_id=site, limit=20, after="", end=None, length=999),
+    }
 
     found = scans(explain(connection, statement, values))
 

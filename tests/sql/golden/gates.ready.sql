@@ -1,7 +1,8 @@
 SELECT x.id
 FROM gates AS x
 JOIN lanes ON lanes.id = x.lane_id AND lanes.state = 'active'
-WHERE lanes.site_id = %(p_site_id)s::BIGINT AND (
+WHERE lanes.site_id = %(p_site_id)s::BIGINT AND lanes.name > %(p_after)s::VARCHAR AND (%(p_end)s::VARCHAR IS NULL OR
+    lanes.name <= %(p_end)s::VARCHAR) AND (
   SELECT count(*) AS count_1
   FROM jobs AS u
   WHERE u.gate_id = x.id AND u.slot IS NOT NULL
