@@ -118,6 +118,7 @@ class Gate(Base):
         UniqueConstraint("lane_id", "stage"),
         CheckConstraint("width > 0", name="width"),
         CheckConstraint("passed >= 0", name="passed"),
+        {"postgresql_with": {"fillfactor": "50"}},
     )
 
     id: Mapped[identity]

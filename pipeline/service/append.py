@@ -210,6 +210,7 @@ class _Appending:
             return {}
         slugs: dict[tuple[int, int], str] = {}
         values: list[str] = []
+        since = dict(self._next)
         for row in rows:
             t, lane_id = row.topic, self._lanes[row.topic.lane]
             position = self._next[lane_id]
@@ -220,11 +221,24 @@ class _Appending:
                 f'"title":{json.dumps(t.title)},"brief":{t.written},'
                 f'"input_hash":"{input_hash(t.title, t.type, t.brief, self._prints.get(t.type, {}))}"}}'
             )
-        made = yield append.append(CLOCK), {**self._at, **bound(topics=f"[{','.join(values)}]")}
+        yield append.add_topics(), {**self._at, **bound(topics=f"[{','.join(values)}]")}
+        made = yield append.add_jobs(CLOCK), {**self._at, **stretches(since, self._next)}
         return {
             (slug := slugs[lane_id, position]): PlannedTopic(slug, topic_id, position, job_id, new=True)
             for topic_id, lane_id, position, job_id in made
         }
+
+
+def stretches(since: Mapping[int, int], until: Mapping[int, int]) -> dict[str, Any]:
+    """The positions that the lanes have counted since, as ``append.add_jobs`` takes them."""
+    grown = sorted(lane_id for lane_id, position in until.items() if position > since[lane_id])
+    return bound(lanes=grown, first=[since[i] for i in grown], last=[until[i] - 1 for i in grown])
+
+
+def counters(since: Mapping[int, int], until: Mapping[int, int]) -> dict[str, Any]:
+    """The next positions of the lanes that have counted since, as ``append.count`` takes them."""
+    grown = sorted(lane_id for lane_id, position in until.items() if position > since[lane_id])
+    return bound(lanes=grown, next=[until[i] for i in grown])
 
 
 def _conflict(slug: str, when: str, how: str) -> Conflict:

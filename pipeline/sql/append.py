@@ -26,6 +26,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    true,
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB, insert as upsert
@@ -34,7 +35,7 @@ from sqlalchemy.sql.selectable import TableValuedAlias
 from sqlalchemy.types import TypeEngine
 
 from pipeline.clock import Clock
-from pipeline.sql.batch import word
+from pipeline.sql.batch import ONE, word
 from pipeline.sql.ending import arrive, override
 from pipeline.sql.plan import NEVER_CLEARED, SITE
 from pipeline.sql.tables import gates, jobs, lanes, sites, stages, topics
@@ -164,45 +165,57 @@ def known() -> Select[Any]:
 
 
 @cache
-def append(clock: Clock) -> Any:
-    """Insert those of ``p_topics`` whose slug is free, each with its first pass.
-
-    Returns ``(topic_id, lane_id, position, id)`` of the jobs. The lanes are locked. A job arrives by the rule; where
-    its lane is not active it waits, since a pause flips what it finds, and no more.
-    """
+def add_topics() -> Any:
+    """Insert those of ``p_topics`` whose slug is free."""
     given = _given(
         lane_id=BigInteger, position=BigInteger, slug=Text, path=Text, title=Text, type=Text, brief=JSONB,
         input_hash=Text,
     )  # fmt: skip
-    added = (
-        upsert(topics)
-        .from_select(["site_id", *given.c.keys()], select(SITE, *given.c))
-        .on_conflict_do_nothing(index_elements=[topics.c.site_id, topics.c.slug])
-        .returning(topics.c.id, topics.c.lane_id, topics.c.position)
-        .cte("added")
+    new = upsert(topics).from_select(["site_id", *given.c.keys()], select(SITE, *given.c))
+    return new.on_conflict_do_nothing(index_elements=[topics.c.site_id, topics.c.slug])
+
+
+@cache
+def add_jobs(clock: Clock) -> ReturningInsert[Any]:
+    """Insert the first pass of each new topic: those of ``p_lanes`` that stand from ``p_first`` to ``p_last``.
+
+    Returns ``(topic_id, lane_id, position, id)``. The lanes are locked. A job arrives by the rule; where its lane is
+    not active it waits, since a pause flips what it finds, and no more.
+    """
+    given = (
+        func.unnest(_numbers("p_lanes"), _numbers("p_first"), _numbers("p_last"))
+        .table_valued(column("lane_id", BigInteger), column("first", BigInteger), column("last", BigInteger))
+        .render_derived(name="given")
     )
     first, gate = stages.alias("first"), gates.alias("gate")
-    at = arrive(gate, added.c.position, NEVER_CLEARED)
+    new = (
+        select(topics.c.id, topics.c.position)
+        .where(topics.c.lane_id == given.c.lane_id, topics.c.position.between(given.c.first, given.c.last))
+        .order_by(topics.c.position)
+        # Each lane by itself and by the index: nothing is known yet of what was just inserted, and the planner would
+        # read all topics for it.
+        .limit(given.c.last - given.c.first + ONE)
+        .correlate(given)
+        .lateral("new")
+    )
+    at = arrive(gate, new.c.position, NEVER_CLEARED)
     own = cast(override(lanes, first.c.name, "max_attempts"), Integer)
     values = {
         "site_id": SITE,
-        "lane_id": added.c.lane_id,
-        "topic_id": added.c.id,
-        "position": added.c.position,
+        "lane_id": given.c.lane_id,
+        "topic_id": new.c.id,
+        "position": new.c.position,
         "stage": first.c.name,
         "state": case((lanes.c.state != word("active"), word(S.WAITING)), else_=at.state),
         "gate_id": at.gate_id,
         "max_attempts": func.coalesce(own, first.c.max_attempts),
         "run_at": clock.stored(),
     }
-    rows = (
-        select(*values.values())
-        .select_from(
-            added.join(lanes, lanes.c.id == added.c.lane_id)
-            .join(first, and_(first.c.site_id == SITE, first.c.ordinal == _first()))
-            .outerjoin(gate, and_(gate.c.lane_id == added.c.lane_id, gate.c.stage == first.c.name))
-        )
-        .order_by(added.c.id)
+    rows = select(*values.values()).select_from(
+        given.join(lanes, lanes.c.id == given.c.lane_id)
+        .join(first, and_(first.c.site_id == SITE, first.c.ordinal == _first()))
+        .outerjoin(gate, and_(gate.c.lane_id == lanes.c.id, gate.c.stage == first.c.name))
+        .join(new, true())
     )
     return (
         insert(jobs)

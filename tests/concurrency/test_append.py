@@ -286,7 +286,7 @@ def test_several_lanes_are_taken_in_one_order(play: Play, make: Factory, engine:
     make.plan(lane="a")
     make.plan(lane="b")
     one, other = play.actor("one"), play.actor("other")
-    stop = one.before(append.append(CLOCK))
+    stop = one.before(append.add_topics())
     first = one.does(plans(one, [topic(8, "b"), topic(8, "a"), topic(8, "c")], level))
     stop.reached()
     second = other.does(plans(other, [topic(9, "c"), topic(9, "a"), topic(9, "b")]))
@@ -448,7 +448,7 @@ def test_a_worker_never_meets_half_a_plan(play: Play, make: Factory) -> None:
     """Topics, jobs and the counter come with one commit: between the statements of a plan nothing can be claimed."""
     make.site()
     caller, worker = play.actor("caller"), play.actor("worker")
-    stop = caller.after(append.append(CLOCK))
+    stop = caller.after(append.add_jobs(CLOCK))
     planning = caller.does(plans(caller, [topic(n) for n in range(1, 4)]))
     stop.reached()
 

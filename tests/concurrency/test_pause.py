@@ -11,7 +11,7 @@ from pipeline.build import Services
 from pipeline.service.acknowledging import Ack, Fate, Verb
 from pipeline.service.lanes import Turned
 from pipeline.service.work import Prefix
-from pipeline.sql import gates, lanes, plan, sites
+from pipeline.sql import append, gates, lanes, sites
 from pipeline.views import Claim
 from tests.concurrency.conftest import Lane
 from tests.concurrency.stage import CLOCK, Actor, Play, Stop, door_to_jobs
@@ -360,7 +360,7 @@ def test_a_site_that_is_planned_meanwhile_is_not_removed_in_part(play: Play, mak
         planning.error()
         assert make.services.reading.sites() == []
     else:
-        stop = planner.after(plan.count_positions())
+        stop = planner.after(append.count())
         planning = planner.does(lambda s: s.planning.plan(make.site_id, rows))
         stop.reached()
         removal = operator.does(lambda s: s.sites.remove(make.site_id, "acme", actor=ACTOR))

@@ -12,7 +12,7 @@ from pipeline.project.site import Site
 from pipeline.service.acknowledging import Ack, Fate, Verb
 from pipeline.service.planning import StageSpec
 from pipeline.service.work import Prefix
-from pipeline.sql import places, plan
+from pipeline.sql import append, places
 from pipeline.sql.tables import jobs, lanes, sites, stages, topics
 from pipeline.views import Planned, TopicRow
 from tests.concurrency.stage import Play
@@ -48,7 +48,7 @@ def test_two_plans_of_a_new_site_make_each_topic_once(play: Play, make: Factory,
         case "lanes":
             stop = one.after(places.lock_lanes())
         case "topics":
-            stop = one.before(plan.count_positions())
+            stop = one.before(append.count())
         case _:
             stop = one.before_commit()
     first = one.does(plans(make, rows))

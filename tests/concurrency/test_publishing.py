@@ -125,11 +125,13 @@ def test_two_intents_for_one_page_are_noted_one_after_the_other(
     one, other = play.actor("one"), play.actor("other")
     match at:
         case "put":
-            stop = one.after(ledger.put())
-        case "locked":
+            stop = one.after(ledger.put(CLOCK))
+        case "locked":  # only what is on record already is locked
+            assert one.does(shelf.publishes(site, "earlier", topic_id=mine.topic.id)).result() is True
             stop = one.after(ledger.lock())
         case _:
             stop = one.before_commit()
+    shelf.writes.clear()
     before_end = one.before(ledger.confirm(CLOCK))
     first = one.does(by_topic if topic_first else by_site)
     stop.reached()

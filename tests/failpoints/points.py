@@ -28,8 +28,7 @@ STATEMENTS: dict[str, Callable[[], Any]] = {
     "passed": gates.move_passed,
     "promote": lambda: gates.promote(CLOCK),
     "sites": plan.raise_changed,  # only the end of a page's last stage
-    "put": ledger.put,
-    "intent": lambda: ledger.intend(CLOCK),
+    "intent": lambda: ledger.put(CLOCK),
     "confirm": lambda: ledger.confirm(CLOCK),
     "plan-jobs": lambda: append.add_jobs(CLOCK),
     "skip": lambda: operate.skip(CLOCK),
@@ -90,7 +89,6 @@ POINTS: tuple[Point, ...] = (
     *_at("retry", AFTER, UNHEARD),
     *_at("fail", AFTER, UNHEARD),
     *_at("release", AFTER, UNHEARD),
-    *_at("put", AFTER),
     *_at("intent", AFTER, UNSENT, UNHEARD, quick=(UNHEARD,)),
     *_at(RENAME, BEFORE, AFTER, quick=(BEFORE, AFTER)),
     *_at("confirm", BEFORE, AFTER, UNSENT, UNHEARD, quick=(UNSENT,)),

@@ -56,7 +56,7 @@ class Left:
         return [key for key in set(ended) if ended.count(key) > 1]
 
     def ledger(self) -> dict[str, str]:
-        pages = self._services.reading.live(self._site_id, FILES, with_content=False)
+        pages = self._services.reading.live(self._site_id, FILES)
         return {page.path: page.hash for page in pages}
 
     def files(self) -> dict[str, str]:
