@@ -19,7 +19,7 @@ from pipeline.db import is_away
 from pipeline.errors import LeaseLost
 from pipeline.holding import Holding
 from pipeline.service.ledger import Away
-from pipeline.views import Claim, Draft, Found, Page, PageCard
+from pipeline.views import Claim, Draft, Found, LivePage, Page, PageCard
 
 T = TypeVar("T")
 
@@ -71,8 +71,10 @@ class Ledger:
         self.confirmed = True
         return done
 
-    def publish_all(self, target: str, pages: Sequence[Page]) -> int:
-        done = self._services.ledger.publish_all(self._holding.claim, target, pages, still_ours=self._holding.ours)
+    def publish_all(self, target: str, pages: Sequence[Page], *, at_once: int = 1) -> int:
+        done = self._services.ledger.publish_all(
+            self._holding.claim, target, pages, still_ours=self._holding.ours, at_once=at_once
+        )
         self.confirmed = True
         return sum(done)
 
@@ -84,6 +86,7 @@ class Corpus:
         self._reading = services.reading
         self._claim = claim
         self._target = target
+        self._lanes: Mapping[str, Sequence[PageCard]] | None = None
 
     def unknown(self, paths: Collection[str]) -> set[str]:
         with reached():
@@ -95,8 +98,24 @@ class Corpus:
             return self._reading.twins(self._claim.site_id, self._claim.topic.id, draft)
 
     def lane(self, name: str) -> Sequence[PageCard]:
+        # What a page gets wrong about its neighbours, the assembly after it puts right: that sees all at one moment,
+        # and what changes later brings another.
         with reached():
-            return self._reading.lane(self._claim.site_id, name, self._target)
+            if self._claim.topic is not None:
+                return self._reading.lane_lately(self._claim.site_id, name, self._target)
+            if self._lanes is None:
+                return self._reading.lane(self._claim.site_id, name, self._target)
+        return self._lanes.get(name, ())
+
+    def live(self) -> Iterator[LivePage]:
+        """What is live of the site; from then on its lanes are as they were at this moment."""
+        with reached():
+            self._lanes, pages = self._reading.whole(self._claim.site_id, self._target)
+        yield from pages
+
+    def drafts(self, revisions: Collection[int]) -> Mapping[int, Draft]:
+        with reached():
+            return self._reading.drafts(revisions)
 
 
 class AsyncLedger:

@@ -26,7 +26,10 @@ OVERTIME = 4.5  # seconds beyond the grace period; a worker that is well needs t
 
 def main() -> int:
     """Work as told until told to stop; returns the exit code."""
-    orders = json.loads(sys.stdin.readline() or "{}")
+    heard = sys.stdin.readline()
+    if not heard:
+        return 0  # there was no work, or whoever started this is gone
+    orders = json.loads(heard)
     root = Path(orders["root"])
     settings = load_settings()
     handler = logging.StreamHandler(sys.stderr)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from pipeline.errors import DatabaseError, PipelineError, UsageError
 
@@ -25,20 +26,50 @@ class _Member:
     process: subprocess.Popen[bytes]
 
 
-class Crew:
-    """``size`` worker processes on one site, or on all."""
+class Recruit:
+    """A process that gets itself ready to be a worker while others find out whether there is work. It holds nothing."""
 
-    def __init__(self, root: Path, size: int, *, site: str | None, grace: timedelta) -> None:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._process: subprocess.Popen[bytes] | None = _process(root)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def enlist(self) -> "subprocess.Popen[bytes]":
+        """The process, or a new one once that is taken."""
+        process, self._process = self._process, None
+        return process or _process(self._root)
+
+    def __exit__(self, *error: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+
+def _process(root: Path) -> "subprocess.Popen[bytes]":
+    # The C library gives each thread a heap of its own, and what one has freed no other uses: with many threads, a
+    # large answer of the server counted many times.
+    heaps = {"MALLOC_ARENA_MAX": "1", **os.environ}
+    command = [sys.executable, "-m", "pipeline.child"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=root, env=heaps)
+
+
+class Crew:
+    """``size`` worker processes on one site, or on all; the first is the ``recruit``, if there is one."""
+
+    def __init__(
+        self, root: Path, size: int, *, site: str | None, grace: timedelta, recruit: Recruit | None = None
+    ) -> None:
         self._root = root
         self._site = site
         self._grace = grace
+        self._recruit = recruit
         self._restarts = 0
         self._members = [self._start(number) for number in range(1, size + 1)]
 
     def _start(self, number: int) -> _Member:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.child"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self._root
-        )
+        process = self._recruit.enlist() if self._recruit is not None else _process(self._root)
         # Through our own log: a line in the middle of a progress display would tear it.
         threading.Thread(target=_relay, args=(process.stderr,), daemon=True).start()
         orders = {"root": str(self._root), "site": self._site, "number": number}

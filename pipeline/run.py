@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,24 +12,23 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import migrate
 from pipeline.build import Services, connect, is_embedded, open_database, services as build_services
-from pipeline.crew import Crew
+from pipeline.crew import Crew, Recruit
 from pipeline.db import is_passing, reason
 from pipeline.errors import DatabaseError, Refused
 from pipeline.project.loading import Stages, load_stages
 from pipeline.project.site import Site, load_site
 from pipeline.project.topics import load_topics
 from pipeline.remarks import lane_note, order_notes, paused_note, stands
-from pipeline.service.append import input_hash
-from pipeline.service.order import StageSpec
 from pipeline.service.preview import Preview, Previews, of_a_new_site
 from pipeline.service.reading import Reading, SiteStatus, Standing, Trouble
 from pipeline.settings import Settings
-from pipeline.stages import stage_name
 from pipeline.states import ASSEMBLE, HALTING, JobState, LaneState, StageState
 from pipeline.upkeep import reap
 from pipeline.views import Planned, TopicRow
+from pipeline.wanted import fingerprints, hashed, longest_first, specs
 
-TICK = 0.1
+TICK = 0.05  # seconds between two looks, while looking costs little
+LOOKING = 0.05  # of the time at most: what is unfinished is counted each time
 AWAY_FOR = 60.0  # seconds that the database may be away before a run gives up
 
 
@@ -112,18 +111,19 @@ class Run:
         # The project's files first: a mistake in them is told before any server is started.
         site = load_site(self._root, self._slug)
         stages = load_stages(self._root)
-        topics = hashed(site, stages, load_topics(site))
-        with open_database(self._settings, self._root) as url:
-            prepare_schema(url, self._settings, self._say)
-            with connect(url, self._settings, name=f"pipeline run {self._slug}") as services:
-                migrate.check_schema(services.engine, self._settings.db_schema)
-                refuse_if_paused(services, self._slug)
-                site_id = services.planning.register(site, specs(stages), fingerprints(site, stages, topics))
-                for note in order_notes(services.planning.differences(site_id, specs(stages)), self._slug):
-                    self._say(note)
-                planned = services.planning.plan(site_id, topics)
-                passes = self._work(services, site, site_id, stages, topics)
-                return self._report(services, site, site_id, stages, planned, passes, time.monotonic() - began)
+        with Recruit(self._root) as recruit:
+            topics = hashed(site, stages, load_topics(site))
+            with open_database(self._settings, self._root) as url:
+                prepare_schema(url, self._settings, self._say)
+                with connect(url, self._settings, name=f"pipeline run {self._slug}") as services:
+                    migrate.check_schema(services.engine, self._settings.db_schema)
+                    refuse_if_paused(services, self._slug)
+                    site_id = services.planning.register(site, specs(stages), fingerprints(site, stages, topics))
+                    for note in order_notes(services.planning.differences(site_id, specs(stages)), self._slug):
+                        self._say(note)
+                    planned = services.planning.plan(site_id, longest_first(topics))
+                    passes = self._work(services, site, site_id, stages, topics, planned, recruit)
+                    return self._report(services, site, site_id, stages, planned, passes, time.monotonic() - began)
 
     def plan(self) -> Outlook:
         """What ``run`` would do, found without writing anything: no server is made, no schema upgraded."""
@@ -167,28 +167,52 @@ class Run:
             migrate.check_schema(services.engine, self._settings.db_schema)
             yield build_services(services.engine.execution_options(postgresql_readonly=True))
 
-    def _work(self, services: Services, site: Site, site_id: int, stages: Stages, topics: Sequence[TopicRow]) -> int:
+    def _work(
+        self,
+        services: Services,
+        site: Site,
+        site_id: int,
+        stages: Stages,
+        topics: Sequence[TopicRow],
+        planned: Planned,
+        recruit: Recruit,
+    ) -> int:
         reap(services, site_id)
         services.lanes.settle(site_id)
         services.planning.move_on(site_id)
-        if assembly_is_due(services.reading, site, stages):
-            services.work.touch(site_id)
         standing = mine(services.reading.standing(site_id), stages)
+        moving = self._moving(services, site_id, standing)
+        row = services.reading.site(self._slug)
+        looked = not moving
+        if not moving and assembly_is_due(services.reading, site, stages):
+            services.work.touch(site_id)
+            standing = mine(services.reading.standing(site_id), stages)
+            moving = self._moving(services, site_id, standing)
         total = _unfinished(standing)
-        if not self._moving(services, site_id, standing) and not services.work.heal(site_id):
+        if not moving and not services.work.heal(site_id):
             return 0
         ended = 0
-        crew = Crew(self._root, self._size, site=self._slug, grace=self._settings.grace)
+        size = min(self._size, max(total, 1))
+        crew = Crew(self._root, size, site=self._slug, grace=self._settings.grace, recruit=recruit)
         began = time.monotonic()
         try:
             while True:
                 standing = self._until_idle(services, site_id, crew, stages, total, began)
                 ended += total - _unfinished(standing)
                 # A topic whose row changed while its pass was under way gets its new pass now.
-                again = services.planning.plan(site_id, topics)
-                standing = mine(services.reading.standing(site_id), stages)
+                if planned.busy:
+                    planned = services.planning.plan(site_id, topics)
+                    standing = mine(services.reading.standing(site_id), stages)
                 moving = self._moving(services, site_id, standing) and not is_paused(services, self._slug)
-                if not again.changed and not moving:
+                if not moving and not looked:
+                    # An assembly looks at every file itself; so this is for a run that came to none.
+                    looked = True
+                    same = row is None or row == services.reading.site(self._slug)
+                    if same and assembly_is_due(services.reading, site, stages):
+                        services.work.touch(site_id)
+                        standing = mine(services.reading.standing(site_id), stages)
+                        moving = self._moving(services, site_id, standing) and not is_paused(services, self._slug)
+                if not moving:
                     return ended
                 total = _unfinished(standing)
         finally:
@@ -202,8 +226,10 @@ class Run:
         while True:
             if crew.watch():
                 reap(services, site_id)
+            looked_at = time.monotonic()
             try:
                 standing = mine(services.reading.standing(site_id), stages)
+                took = time.monotonic() - looked_at
                 if not any(s.state is JobState.RESERVED for s in standing):
                     services.lanes.settle(site_id)  # what is due and paused is taken by nobody
                     if is_paused(services, self._slug):
@@ -225,7 +251,7 @@ class Run:
             away_since = None
             names = tuple(stages.pipeline)
             self._show(Progress(self._slug, time.monotonic() - began, total, standing, names))
-            time.sleep(TICK)
+            time.sleep(max(TICK, took / LOOKING))
 
     def _moving(self, services: Services, site_id: int, standing: Sequence[Standing]) -> bool:
         """Whether something runs; or, at a stage that is not paused, is due or will be within the time that we wait."""
@@ -338,7 +364,7 @@ def assembly_is_due(reading: Reading, site: Site, stages: Stages) -> bool:
         return False  # nothing was ever published
     if row.changed > row.built or row.fingerprint != stage.fingerprint(site):
         return True
-    return not stage.intact(site, reading.live(row.id, stage.target, with_content=False))
+    return not stage.intact(site, reading.live(row.id, stage.target))
 
 
 def embedded_is_there(root: Path) -> bool:
@@ -346,27 +372,6 @@ def embedded_is_there(root: Path) -> bool:
     from pipeline.embedded import EmbeddedServer, embedded_home
 
     return (EmbeddedServer(embedded_home(root)).home / "data").exists()
-
-
-def specs(stages: Stages) -> list[StageSpec]:
-    """What the database is told of the project's stages."""
-    return [StageSpec(stage_name(type(stage)), stage.width, stage.retry.attempts) for stage in stages.pipeline.values()]
-
-
-def hashed(site: Site, stages: Stages, topics: Sequence[TopicRow]) -> list[TopicRow]:
-    """The topics with the hash of all that their content depends on: the row, and what the stages add to it."""
-    added = fingerprints(site, stages, topics)
-    return [replace(t, input_hash=input_hash(t.title, t.type, t.brief, added[t.type])) for t in topics]
-
-
-def fingerprints(site: Site, stages: Stages, topics: Sequence[TopicRow]) -> dict[str, dict[str, str]]:
-    """By type of page, what each stage adds to a topic's hash: of these topics, and those with a path."""
-    # By name, and only those that say something: another stage in PIPELINE is by itself no reason to begin anew.
-    added: dict[str, dict[str, str]] = {}
-    for kind in sorted({t.type for t in topics} | site.paths.keys()):
-        prints = {name: stage.fingerprint(site, kind) for name, stage in stages.pipeline.items()}
-        added[kind] = {name: text for name, text in prints.items() if text}
-    return added
 
 
 def _unfinished(standing: Sequence[Standing]) -> int:

@@ -7,7 +7,6 @@ that a plain function in a thread keeps: ``pipeline.verdict`` judges all three.
 
 import asyncio
 import inspect
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from enum import StrEnum
 from typing import Any, cast
@@ -21,7 +20,7 @@ from pipeline.project.loading import Stages
 from pipeline.service.acknowledging import Ack, Verb
 from pipeline.stages import SiteStage, Stage
 from pipeline.states import ASSEMBLE
-from pipeline.views import Claim, LivePage
+from pipeline.views import Claim
 
 
 class Colour(StrEnum):
@@ -100,16 +99,13 @@ class Runner:
             return Ack(claim, Verb.ADVANCE, built=(row.changed, ""))
         target = stage.target or self._target
 
-        def pages() -> Iterator[LivePage]:
-            with reached():
-                yield from self._services.reading.live(claim.site_id, target, with_content=True)
-
+        corpus = Corpus(self._services, claim, target)
         context = SiteContext(
             fence=claim.fence,
-            corpus=Corpus(self._services, claim, target),
+            corpus=corpus,
             ledger=Ledger(self._services, holding),
             cancelled=holding.cancelled,
-            pages=pages,
+            pages=corpus.live,
         )
         try:
             outcome: object = stage.run(holding.site, context)

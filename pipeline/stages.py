@@ -111,13 +111,22 @@ class Corpus(Protocol):
         ...
 
 
+class SiteCorpus(Corpus, Protocol):
+    """What the assemble job may ask."""
+
+    def drafts(self, revisions: Collection[int]) -> Mapping[int, Draft]:
+        """The content of these revisions, by their ids."""
+        ...
+
+
 class SiteLedger(Ledger, Protocol):
     """The ledger of the assemble job, which publishes many pages at once."""
 
-    def publish_all(self, target: str, pages: Sequence[Page]) -> int:
+    def publish_all(self, target: str, pages: Sequence[Page], *, at_once: int = 1) -> int:
         """Publish the pages in their order, with one intent and one confirmation; how many had to be written.
 
-        Raises as ``publish`` does; what was written before is confirmed all the same.
+        Up to ``at_once`` are looked at and written at the same time. Raises as ``publish`` does; what was written
+        before is confirmed all the same.
         """
         ...
 
@@ -216,11 +225,11 @@ class AssembleContext(Protocol):
     @property
     def fence(self) -> int: ...
     @property
-    def corpus(self) -> Corpus: ...
+    def corpus(self) -> SiteCorpus: ...
     @property
     def ledger(self) -> SiteLedger: ...
     def pages(self) -> Iterator[LivePage]:
-        """Live pages with their content, by lane and position; then the site's own artefacts."""
+        """Live pages, by lane and position; then the site's own artefacts."""
         ...
 
     def cancelled(self) -> bool: ...

@@ -14,8 +14,10 @@ from pipeline.states import JobState
 
 def content_hash(value: object) -> str:
     """SHA-256, as hex, of the value's canonical JSON: the same for equal values on every machine."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_canonical(value).encode()).hexdigest()
+
+
+_canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 class Severity(StrEnum):
@@ -123,7 +125,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class LivePage:
-    """One live publication. ``card`` and ``draft`` are None for an artefact of the site (home, sitemap)."""
+    """One live publication, without its text. ``card`` is None for an artefact of the site (home, sitemap)."""
 
     path: str
     hash: str
@@ -132,8 +134,8 @@ class LivePage:
     first_at: datetime
     changed_at: datetime  # last significant change: the content's, not that of links around it
     card: PageCard | None = None
-    draft: Draft | None = None
     revision: int | None = None  # of the live content
+    content: str = ""  # hash of that
 
 
 @dataclass(frozen=True, slots=True)

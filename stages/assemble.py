@@ -1,7 +1,7 @@
 """What belongs to no single topic: pages whose neighbours changed, then home, feed and sitemap."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from pipeline import AssembleContext, Done, LivePage, Outcome, Page, PageCard, Retry, Site, SiteStage
@@ -11,6 +11,8 @@ from pipeline.content import (
     FilesTarget,
     Lane,
     TargetError,
+    article,
+    article_in,
     entry_of,
     feed,
     home,
@@ -19,13 +21,25 @@ from pipeline.content import (
     model,
     render,
     robots,
+    same_text,
     site_hash,
     sitemaps,
     style,
 )
 
-AT_ONCE = 50  # pages in one intent, and in memory
+PAGES = 48  # in one intent, and in memory
+AT_ONCE = 12  # of these are written at the same time: most of that is waiting for the disk
 STOPPED = Retry("stopped before all was built; the next run goes on")
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A live page that is to be built again."""
+
+    live: LivePage
+    card: PageCard
+    lane: Lane
+    inputs: str
 
 
 class Assemble(SiteStage):
@@ -38,7 +52,7 @@ class Assemble(SiteStage):
         lanes: dict[str, Lane] = {}
         entries: list[Entry] = []
         built = 0
-        batch: list[Page] = []
+        stale: list[Stale] = []
         try:
             target.sweep(older_than=timedelta(hours=1))
             for live in ctx.pages():
@@ -49,15 +63,16 @@ class Assemble(SiteStage):
                 if live.card.lane not in lanes:
                     lanes[live.card.lane] = lane_of(ctx.corpus.lane(live.card.lane))
                 entries.append(entry_of(live, live.card))
-                if page := _rebuilt(site, ctx, target, live, live.card, lanes[live.card.lane]):
-                    batch.append(page)
-                if len(batch) == AT_ONCE:
-                    built += ctx.ledger.publish_all(FILES, batch)
-                    batch.clear()
+                if page := _stale(site, target, live, live.card, lanes[live.card.lane]):
+                    stale.append(page)
+                if len(stale) == PAGES:
+                    built += _build(site, ctx, target, stale)
+                    stale.clear()
+            built += _build(site, ctx, target, stale)
             artefacts = {"style.css": style(), "index.html": home(site, lanes), "feed.xml": feed(site, entries)}
             artefacts |= {"robots.txt": robots(site), **sitemaps(site, entries)}
-            batch += [target.page(key, data, cancelled=ctx.cancelled) for key, data in artefacts.items()]
-            built += ctx.ledger.publish_all(FILES, batch)
+            files = [target.page(key, data, cancelled=ctx.cancelled) for key, data in artefacts.items()]
+            built += ctx.ledger.publish_all(FILES, files)
         except TargetError as error:
             return Retry(str(error))
         return Done(metrics={"pages": len(entries), "built": built})
@@ -73,23 +88,37 @@ class Assemble(SiteStage):
             return False
 
 
-def _rebuilt(
-    site: Site, ctx: AssembleContext, target: FilesTarget, live: LivePage, card: PageCard, lane: Lane
-) -> Page | None:
-    """A live page built again, if its surroundings changed or its file is not what the ledger says."""
-    if live.draft is None:
+def _stale(site: Site, target: FilesTarget, live: LivePage, card: PageCard, lane: Lane) -> Stale | None:
+    """The page, if its surroundings changed or its file is not what the ledger says."""
+    if live.revision is None:
         return None
     # It is built where it is live now; a new address is the business of its own next pass.
-    card = replace(card, path=live.path.removesuffix("index.html"))
-    shown = model(site, card, live.draft, lane)
-    hash = inputs(site, shown, live.draft)
-    if hash == live.inputs and target.holds(live):
-        return None
-    return target.page(
-        live.path,
-        render(site, shown, live.draft),
-        cancelled=ctx.cancelled,
-        topic_id=card.topic_id,
-        revision=live.revision,
-        inputs=hash,
+    if (path := live.path.removesuffix("index.html")) != card.path:
+        card = replace(card, path=path)
+    now = inputs(site, card, live.content, lane)
+    return None if now == live.inputs and target.holds(live) else Stale(live, card, lane, now)
+
+
+def _build(site: Site, ctx: AssembleContext, target: FilesTarget, stale: Sequence[Stale]) -> int:
+    """Build these again; how many had to be written. A text that stays is taken over from the page as it is."""
+    texts = {}
+    for page in stale:
+        if same_text(page.inputs, page.live.inputs) and (data := target.read(page.live)):
+            texts[page.live.path] = article_in(data)
+    drafts = ctx.corpus.drafts(
+        [page.live.revision for page in stale if page.live.revision and not texts.get(page.live.path)]
     )
+    files: list[Page] = []
+    for page in stale:
+        text = texts.get(page.live.path) or article(site, drafts[page.live.revision or 0])
+        files.append(
+            target.page(
+                page.live.path,
+                render(site, model(site, page.card, page.lane), text),
+                cancelled=ctx.cancelled,
+                topic_id=page.card.topic_id,
+                revision=page.live.revision,
+                inputs=page.inputs,
+            )
+        )
+    return ctx.ledger.publish_all(FILES, files, at_once=AT_ONCE)

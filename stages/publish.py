@@ -1,7 +1,18 @@
 """From a draft to a file that readers see."""
 
 from pipeline import Done, Outcome, Repair, Retry, Stage, StageContext, TopicView
-from pipeline.content import FILES, FilesTarget, TargetError, card_of, file_key, inputs, lane_of, model, render
+from pipeline.content import (
+    FILES,
+    FilesTarget,
+    TargetError,
+    article,
+    card_of,
+    file_key,
+    inputs,
+    lane_lately,
+    model,
+    render,
+)
 
 
 class Publish(Stage):
@@ -14,8 +25,8 @@ class Publish(Stage):
         site, draft = ctx.site, ctx.draft
         if draft is None:
             return Repair(f"topic {topic.slug} has no draft; requeue it at stage generate")
-        page = model(site, card_of(topic, draft), draft, lane_of(ctx.corpus.lane(topic.lane)))
-        data = render(site, page, draft)
+        card, lane = card_of(topic, draft), lane_lately(ctx.corpus.lane(topic.lane))
+        data = render(site, model(site, card, lane), article(site, draft))
         try:
             file = FilesTarget(site.output).page(file_key(topic.path), data, cancelled=ctx.cancelled)
             ctx.ledger.publish(
@@ -26,7 +37,7 @@ class Publish(Stage):
                 file.act,
                 topic_id=topic.id,
                 revision=ctx.revision,
-                inputs=inputs(site, page, draft),
+                inputs=inputs(site, card, draft.hash, lane),
             )
         except TargetError as error:
             return Retry(str(error))

@@ -190,7 +190,7 @@ def remove(
 def as_planned(here: "Site", root: Path, topic: "TopicRow") -> "TopicRow":
     """The row with the hash that a run would give it. What the project's code prints is talk."""
     from pipeline.project.loading import load_stages
-    from pipeline.run import hashed
+    from pipeline.wanted import hashed
 
     with redirect_stdout(sys.stderr):
         return hashed(here, load_stages(root), [topic])[0]

@@ -3,7 +3,20 @@
 from pipeline.content.artefacts import Entry, entry_of, feed, home, robots, sitemaps
 from pipeline.content.files import FILES, FilesTarget, file_key
 from pipeline.content.generate import fingerprint, generate
-from pipeline.content.pages import Lane, PageModel, card_of, inputs, lane_of, model, render, site_hash
+from pipeline.content.pages import (
+    Lane,
+    PageModel,
+    article,
+    article_in,
+    card_of,
+    inputs,
+    lane_lately,
+    lane_of,
+    model,
+    render,
+    same_text,
+    site_hash,
+)
 from pipeline.content.rules import check
 from pipeline.content.theming import style
 from pipeline.errors import ProjectError, TargetError
@@ -16,6 +29,8 @@ __all__ = [
     "PageModel",
     "ProjectError",
     "TargetError",
+    "article",
+    "article_in",
     "card_of",
     "check",
     "entry_of",
@@ -25,10 +40,12 @@ __all__ = [
     "generate",
     "home",
     "inputs",
+    "lane_lately",
     "lane_of",
     "model",
     "render",
     "robots",
+    "same_text",
     "site_hash",
     "sitemaps",
     "style",

@@ -2,6 +2,8 @@
 
 Beside the floors; knows no queue and no database. It never deletes a page.
 
+A page begins as a hidden file in the root, so that what a killed process left is found without a walk over the site.
+
 Why descriptors: every folder below the root is opened from its parent's descriptor without following links, so a link
 planted in the tree leads nowhere, even when it appears between a check and a write. The root itself may be a link.
 """
@@ -40,6 +42,7 @@ REASONS = {
     errno.ELOOP: "a symbolic link stands where a folder is needed; move it away",
     errno.EISDIR: "a folder stands where the file is needed; move it away",
     errno.EEXIST: "a file stands where a folder is needed; move it away",
+    errno.EXDEV: "this folder is on another disk than the site's root; keep the site on one",
 }
 
 
@@ -79,6 +82,15 @@ class FilesTarget:
             with os.fdopen(file, "rb", closefd=False) as stream:
                 return Found(hashlib.file_digest(stream, "sha256").hexdigest(), _tag(os.fstat(file)))
 
+    def read(self, page: LivePage) -> bytes | None:
+        """The bytes that are there, if they are what the ledger says."""
+        with self._refusals(page.path), self._existing(page.path) as file:
+            if file is None:
+                return None
+            with os.fdopen(file, "rb", closefd=False) as stream:
+                data = stream.read()
+            return data if hashlib.sha256(data).hexdigest() == page.hash else None
+
     def tag(self, key: str) -> str | None:
         """A version tag from size and time of change, without reading the bytes; None when no plain file is there."""
         with self._refusals(key), self._existing(key) as file:
@@ -91,10 +103,10 @@ class FilesTarget:
         reason. Either way no temporary file is left, and ``look`` tells what stands there.
         """
         *folders, name = split(key)
-        with self._refusals(key), self._folder(folders) as folder:
+        with self._refusals(key), self._folder(folders) as (root, folder, unsaid):
             temporary = f".pipeline-{_mark(holder.me())}-{secrets.token_hex(16)}.tmp"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            file = os.open(temporary, flags, 0o600, dir_fd=folder)
+            file = os.open(temporary, flags, 0o600, dir_fd=root)
             try:
                 with os.fdopen(file, "wb") as stream:
                     stream.write(data)
@@ -104,12 +116,13 @@ class FilesTarget:
                     tag = _tag(os.fstat(file))
                 if not wanted():
                     raise LeaseLost(f"the reservation was lost before {key} was put in place; it is left alone")
-                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.rename(temporary, name, src_dir_fd=root, dst_dir_fd=folder)
             except BaseException:
                 with suppress(FileNotFoundError):
-                    os.unlink(temporary, dir_fd=folder)
+                    os.unlink(temporary, dir_fd=root)
                 raise
-            os.fsync(folder)
+            for names in (folder, *unsaid):
+                os.fsync(names)
             return tag
 
     def page(
@@ -135,8 +148,10 @@ class FilesTarget:
 
     def holds(self, page: LivePage) -> bool:
         """Whether the file is still what the ledger says: by its tag, or else by its bytes."""
-        if self.tag(page.path) == page.remote:
-            return True
+        with suppress(OSError):  # what a link leads to is no harm here: nothing is written
+            facts = os.lstat(f"{self.root}/{page.path}")
+            if stat.S_ISREG(facts.st_mode) and _tag(facts) == page.remote:
+                return True
         found = self.look(page.path)
         return found is not None and found.hash == page.hash
 
@@ -147,16 +162,14 @@ class FilesTarget:
         if not self.root.is_dir():
             return 0
         with self._refusals(""):
-            for _, _, names, folder in os.fwalk(os.path.realpath(self.root), follow_symlinks=False):
-                for mark in filter(None, map(TEMPORARY.fullmatch, names)):
-                    name = mark.string
-                    try:
-                        gone = holder.is_gone(mark["holder"].replace("~", "/"))
-                        if gone or os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < limit:
-                            os.unlink(name, dir_fd=folder)
-                            removed += 1
-                    except FileNotFoundError:
-                        continue  # another sweep was faster
+            for mark in filter(None, map(TEMPORARY.fullmatch, os.listdir(self.root))):
+                file = self.root / mark.string
+                try:
+                    if holder.is_gone(mark["holder"].replace("~", "/")) or file.lstat().st_mtime < limit:
+                        file.unlink()
+                        removed += 1
+                except FileNotFoundError:
+                    continue  # another sweep was faster
         return removed
 
     @contextmanager
@@ -183,21 +196,37 @@ class FilesTarget:
                 os.close(descriptor)
 
     @contextmanager
-    def _folder(self, folders: list[str]) -> Iterator[int]:
-        """A descriptor of that folder; missing ones are made and their names made durable."""
+    def _folder(self, folders: list[str]) -> Iterator[tuple[int, int, list[int]]]:
+        """Descriptors of the root and of that folder; missing ones are made and their names made durable.
+
+        But not the name of the last, unless others may rely on it: the third answer is the folder to be synced yet.
+        Right after the page's own folder that costs next to nothing.
+        """
+        opened = [self._open_root()]
+        unsaid: list[int] = []
+        try:
+            for place, name in enumerate(folders, start=1):
+                descriptor, made = _enter(opened[-1], name)
+                opened.append(descriptor)
+                if made and place < len(folders):
+                    os.fsync(opened[-2])
+                elif made:
+                    unsaid.append(opened[-2])
+            yield opened[0], opened[-1], unsaid
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+
+    def _open_root(self) -> int:
+        try:
+            return os.open(self.root, FOLDER & ~os.O_NOFOLLOW)
+        except FileNotFoundError:
+            pass
         missing = [path for path in (self.root, *self.root.parents) if not path.exists()]
         self.root.mkdir(parents=True, exist_ok=True)
         for path in missing:
             _sync(path.parent)
-        here = os.open(self.root, FOLDER & ~os.O_NOFOLLOW)
-        try:
-            for name in folders:
-                below = _enter(here, name)
-                os.close(here)
-                here = below
-            yield here
-        finally:
-            os.close(here)
+        return os.open(self.root, FOLDER & ~os.O_NOFOLLOW)
 
     @contextmanager
     def _refusals(self, key: str) -> Iterator[None]:
@@ -209,24 +238,23 @@ class FilesTarget:
             raise TargetError(f"{self.root / key}: {reason}") from error
 
 
-def _enter(parent: int, name: str) -> int:
-    """Open the folder ``name`` in ``parent``, made if it is missing."""
+def _enter(parent: int, name: str) -> tuple[int, bool]:
+    """Open the folder ``name`` in ``parent``, made if it is missing; whether it was."""
     try:
-        return os.open(name, FOLDER, dir_fd=parent)
+        return os.open(name, FOLDER, dir_fd=parent), False
     except FileNotFoundError:
         pass
     try:
         os.mkdir(name, 0o755, dir_fd=parent)
     except FileExistsError:  # another worker was faster
-        return os.open(name, FOLDER, dir_fd=parent)
+        return os.open(name, FOLDER, dir_fd=parent), False
     made = os.open(name, FOLDER, dir_fd=parent)
     try:
         os.fchmod(made, 0o755)  # whatever the umask says: a web server must be able to read it
-        os.fsync(parent)
     except BaseException:
         os.close(made)
         raise
-    return made
+    return made, True
 
 
 def _sync(folder: Path) -> None:

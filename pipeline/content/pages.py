@@ -1,10 +1,11 @@
 """Topic pages: what a page says of itself and its neighbours (the model), and its bytes; beside the floors.
 
-The model is made without rendering, and with the draft, the theme and the site's facts it is all that the bytes depend
-on; so ``inputs`` can tell cheaply whether a live page must be built again. There is no clock in here. A page looks at
-its own lane only: it must not change because something elsewhere went live.
+``inputs`` tells cheaply, without making a model, whether a live page must be built again, and whether its text can be
+taken over from the page as it is. There is no clock in here. A page looks at its own lane only: it must not change
+because something elsewhere went live.
 """
 
+import hashlib
 import json
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -14,12 +15,15 @@ from markupsafe import Markup
 
 from pipeline.content import links
 from pipeline.content.markup import clean, to_html
-from pipeline.content.theming import fill, site_facts, theme_hash
+from pipeline.content.theming import facts_hash, fill, site_facts, theme_hash
 from pipeline.project.site import Site
 from pipeline.views import Draft, PageCard, TopicView, content_hash
 
 RENDERER = 1  # raise it when the same inputs give other bytes
 RELATED = 4
+LANES = 256  # that are kept
+# Where a page's text stands in its bytes. No text can hold either: the tag is not among those that are let through.
+BEGIN, END = b'<article class="prose">\n    ', b"\n  </article>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +51,12 @@ class PageModel:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The pages of one lane by position; ``ring``: the live ones without the pillar."""
+    """The pages of one lane by position; ``ring``: the live ones without the pillar, ``places``: where each stands."""
 
     cards: tuple[PageCard, ...]
     pillar: PageCard | None
     ring: tuple[PageCard, ...]
+    places: tuple[tuple[int, int], ...]
 
 
 def card_of(topic: TopicView, draft: Draft) -> PageCard:
@@ -65,53 +70,96 @@ def lane_name(site: Site, lane: str) -> str:
     return clean(site.lanes.get(lane) or lane.replace("-", " ").capitalize())
 
 
+def lane_lately(cards: Sequence[PageCard]) -> Lane:
+    """The same as ``lane_of``, which is asked again only when the cards of that lane are others than the last time."""
+    name = cards[0].lane if cards else ""
+    kept = _lately.pop(name, None)
+    if kept is None or kept[0] is not cards:
+        kept = cards, lane_of(cards)
+    _lately[name] = kept  # the last that goes
+    while len(_lately) > LANES:
+        _lately.pop(next(iter(_lately)), None)
+    return kept[1]
+
+
+_lately: dict[str, tuple[Sequence[PageCard], Lane]] = {}
+
+
 def lane_of(cards: Sequence[PageCard]) -> Lane:
     """The pages of a lane, live or not, made ready for many questions."""
     ordered = sorted(cards, key=_place)
     # A pillar is the first page that others of the lane live below.
     above = {card.path[: end + 1] for card in ordered for end, sign in enumerate(card.path[:-1]) if sign == "/"}
     pillar = next((card for card in ordered if card.path in above), None)
-    return Lane(tuple(ordered), pillar, tuple(card for card in ordered if card.live and card is not pillar))
+    ring = tuple(card for card in ordered if card.live and card is not pillar)
+    return Lane(tuple(ordered), pillar, ring, tuple(map(_place, ring)))
 
 
-def model(site: Site, card: PageCard, draft: Draft, lane: Lane) -> PageModel:
-    """The page ``card`` with this content, among the pages of its lane."""
+def model(site: Site, card: PageCard, lane: Lane) -> PageModel:
+    """The page ``card`` among the pages of its lane."""
     name = lane_name(site, card.lane)
     crumbs = [Link(clean(site.name), links.href(site, ""))]
-    is_pillar = lane.pillar is not None and lane.pillar.topic_id == card.topic_id
+    is_pillar = _is_pillar(lane, card)
     members = [_link(site, other) for other in lane.cards if other.topic_id != card.topic_id] if is_pillar else []
     if lane.pillar and not is_pillar and card.path.startswith(lane.pillar.path):
         crumbs.append(Link(name, links.href(site, lane.pillar.path) if lane.pillar.live else None))
     return PageModel(
-        title=clean(draft.title),
-        description=clean(draft.description),
+        title=clean(card.title),
+        description=clean(card.description),
         canonical=links.canonical(site, card.path),
         kind="pillar" if is_pillar else "page",
-        breadcrumbs=(*crumbs, Link(name if is_pillar else clean(draft.title), None)),
+        breadcrumbs=(*crumbs, Link(name if is_pillar else clean(card.title), None)),
         members=tuple(members),
         members_title=f"More about {name}" if members else "",
         related=() if is_pillar else tuple(_link(site, other) for other in _nearest(lane, card)),
     )
 
 
-def inputs(site: Site, page: PageModel, draft: Draft) -> str:
-    """Hash of all that the page's bytes depend on."""
-    return content_hash([RENDERER, draft.hash, asdict(page), site_facts(site), theme_hash()])
+def inputs(site: Site, card: PageCard, content: str, lane: Lane) -> str:
+    """All that the page's bytes depend on: what its text is made from, a full stop, and a hash of all else.
+
+    ``content`` is the draft's own hash.
+    """
+    near = lane.cards if _is_pillar(lane, card) else _nearest(lane, card)
+    pillar = lane.pillar and (lane.pillar.topic_id, lane.pillar.path, lane.pillar.live)
+    around = [
+        (other.path, other.title, other.description) if other.live else (other.topic_id, other.title) for other in near
+    ]
+    name = lane_name(site, card.lane)
+    # repr() says it as clearly as JSON would, in a third of the time: this is asked of every page in each assembly.
+    rest = repr((facts_hash(site), theme_hash(), content, card.topic_id, card.path, name, pillar, around))
+    return f"{RENDERER}{links.prefix(site)} {content}.{hashlib.sha256(rest.encode()).hexdigest()[:32]}"
 
 
-def render(site: Site, page: PageModel, draft: Draft) -> bytes:
+def same_text(inputs: str, other: str) -> bool:
+    """Whether pages of these inputs have the same text, whatever stands around it."""
+    return inputs.rpartition(".")[0] == other.rpartition(".")[0] != ""
+
+
+def article(site: Site, draft: Draft) -> Markup:
+    """A draft's text as HTML."""
+    return to_html(draft.body, links.prefix(site))
+
+
+def article_in(page: bytes) -> Markup | None:
+    """The text of a page that was built before, as ``article`` gave it."""
+    start, end = page.find(BEGIN), page.rfind(END)
+    return Markup(page[start + len(BEGIN) : end].decode()) if 0 <= start < end else None
+
+
+def render(site: Site, page: PageModel, text: Markup) -> bytes:
     """The page, whole: the same bytes for the same inputs."""
-    shown = asdict(page) | {
-        "h1": page.title,
-        "html": to_html(draft.body, links.prefix(site)),
-        "jsonld": _jsonld(site, page),
-    }
+    shown = asdict(page) | {"h1": page.title, "html": text, "jsonld": _jsonld(site, page)}
     return fill("page.html", site, page=shown).encode()
 
 
 def site_hash(site: Site) -> str:
     """Hash of all that the site's own artefacts depend on beside its live pages."""
     return content_hash([RENDERER, site_facts(site), dict(site.lanes), theme_hash()])
+
+
+def _is_pillar(lane: Lane, card: PageCard) -> bool:
+    return lane.pillar is not None and lane.pillar.topic_id == card.topic_id
 
 
 def _link(site: Site, card: PageCard) -> Link:
@@ -123,7 +171,7 @@ def _link(site: Site, card: PageCard) -> Link:
 
 def _nearest(lane: Lane, card: PageCard) -> list[PageCard]:
     """The live pages next to this one on the lane's ring, by position: a new page changes only those around it."""
-    at = bisect_left(lane.ring, _place(card), key=_place)
+    at = bisect_left(lane.places, _place(card))
     others = len(lane.ring)
     after = at
     if at < others and lane.ring[at].topic_id == card.topic_id:

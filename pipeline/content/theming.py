@@ -24,6 +24,16 @@ def site_facts(site: Site) -> dict[str, str]:
     }
 
 
+def facts_hash(site: Site) -> str:
+    """Hash of what the theme may know of the site."""
+    return _facts_hash(site.name, site.tagline, site.description, site.locale, site.base_url)
+
+
+@lru_cache(maxsize=64)
+def _facts_hash(*facts: str) -> str:
+    return content_hash([clean(fact) for fact in facts])
+
+
 def fill(name: str, site: Site, **variables: Mapping[str, Any] | list[Any]) -> str:
     """One template of the theme, whole; every value is escaped but what is Markup already."""
     shared = {"style": links.href(site, "style.css"), "feed": links.href(site, "feed.xml"), "nav": []}

@@ -1,20 +1,28 @@
 """The publish ledger: the only way to act outside; floor 2.
 
 Intent, committed under the token → look at what the target has → act → confirmation under the token. An outcome that is
-unknown is resolved by looking, never by repeating.
+unknown is resolved by looking, never by repeating. Intents that come at the same time share a transaction, and so do
+confirmations; looking and acting is the business of each caller.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import IntegrityError
 
+from pipeline.clock import Clock
+from pipeline.db import is_away
 from pipeline.errors import LeaseLost, PathTaken, PipelineError
 from pipeline.service.base import Service
+from pipeline.service.together import Together
 from pipeline.sql import ledger
-from pipeline.sql.batch import bound
 from pipeline.views import Claim, Found, Page
+
+T = TypeVar("T")
 
 
 class Occupied(PipelineError):
@@ -25,8 +33,50 @@ class Away(Occupied):
     """The database went away in the middle of it; try again in a moment."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Intent:
+    """What one reservation is about to do at a target."""
+
+    claim: Claim
+    target: str
+    pages: Sequence[Page]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """As the statements take it."""
+        claim = self.claim
+        here = {"job_id": claim.job_id, "token": str(claim.token), "fence": claim.fence, "site_id": claim.site_id}
+        return [
+            {**here, "target": self.target, "topic_id": p.topic_id, "path": p.key, "hash": p.hash,
+             "revision": p.revision, "inputs": p.inputs}
+            for p in self.pages
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Deed:
+    """What one reservation has done, or found done: of each publication the hash, and the target's tag."""
+
+    claim: Claim
+    settled: Sequence[tuple[int, str, str]]
+
+    def rows(self) -> list[dict[str, Any]]:
+        claim = self.claim
+        here = {"job_id": claim.job_id, "token": str(claim.token), "fence": claim.fence}
+        return [{**here, "publication_id": id, "hash": hash, "remote": remote} for id, hash, remote in self.settled]
+
+
+Step = TypeVar("Step", _Intent, _Deed)
+
+
 class LedgerService(Service):
     """Publishing under a reservation."""
+
+    rouses = False
+
+    def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
+        super().__init__(engine, clock)
+        self._intends: Together[_Intent, list[int]] = Together(lambda some: self._all(self._intend, some))
+        self._confirms: Together[_Deed, None] = Together(lambda some: self._all(self._confirm, some))
 
     def publish(
         self,
@@ -47,36 +97,43 @@ class LedgerService(Service):
         return self.publish_all(claim, target, [page], still_ours=still_ours)[0]
 
     def publish_all(
-        self, claim: Claim, target: str, pages: Sequence[Page], *, still_ours: Callable[[], bool]
+        self, claim: Claim, target: str, pages: Sequence[Page], *, still_ours: Callable[[], bool], at_once: int = 1
     ) -> list[bool]:
         """Make each page be at the target what its hash says; for each, whether something was done there.
 
-        One intent and one confirmation for all of them; what was done before one of them failed is confirmed. Raises
-        LeaseLost when the reservation is gone, PathTaken when another topic has a path, Occupied when another
-        reservation is at one just now.
+        One intent and one confirmation for all of them, and up to ``at_once`` are acted on at the same time; what was
+        done when one of them failed is confirmed, and no other is begun. Raises LeaseLost when the reservation is gone,
+        PathTaken when another topic has a path, Occupied when another reservation is at one just now.
         """
         if not pages:
             return []
-        here = bound(job_id=claim.job_id, token=claim.token, fence=claim.fence, site_id=claim.site_id, target=target)
         try:
-            ids = self._write(lambda cn: self._intend(cn, here, pages))
+            ids = self._intends(_Intent(claim, target, pages))
         except IntegrityError as error:
             raise PathTaken(f"{target}: another topic was faster at one of {[p.key for p in pages]}") from error
-        done: list[bool] = []
-        remotes: list[str] = []
+        done: dict[int, tuple[bool, str]] = {}
+        failed: list[BaseException] = []
+
+        def act(n: int) -> None:
+            if not failed:
+                try:
+                    done[n] = self._act(claim, pages[n], still_ours)
+                except BaseException as error:
+                    failed.append(error)
+
         try:
-            for page in pages:
-                acted, remote = self._act(claim, page, still_ours)
-                done.append(acted)
-                remotes.append(remote)
+            if at_once > 1:
+                with ThreadPoolExecutor(min(at_once, len(pages)), thread_name_prefix="act") as threads:
+                    threads.map(act, range(len(pages)))
+            else:
+                for n in range(len(pages)):
+                    act(n)
         finally:
-            settled = [
-                {"publication_id": id, "hash": page.hash, "remote": remote}
-                for id, page, remote in zip(ids, pages, remotes, strict=False)
-            ]
-            if settled:
-                self._write(lambda cn: self._confirm(cn, here, settled))
-        return done
+            if done:
+                self._confirms(_Deed(claim, [(ids[n], pages[n].hash, remote) for n, (_, remote) in done.items()]))
+        if failed:
+            raise failed[0]
+        return [done[n][0] for n in range(len(pages))]
 
     def _act(self, claim: Claim, page: Page, still_ours: Callable[[], bool]) -> tuple[bool, str]:
         found = page.look()
@@ -88,34 +145,77 @@ class LedgerService(Service):
             raise LeaseLost(f"job {claim.job_id}: the lease ran out before {page.key} was written")
         return True, page.act()
 
-    def _intend(self, connection: Connection, here: dict[str, Any], pages: Sequence[Page]) -> list[int]:
-        """The ids of the publications, in the order of the pages."""
-        self._reserved(connection, here)
-        asked = [
-            {"topic_id": p.topic_id, "path": p.key, "hash": p.hash, "revision": p.revision, "inputs": p.inputs}
-            for p in pages
-        ]
-        connection.execute(ledger.put(), {**here, "pages": asked})
-        owner = connection.execute(ledger.owners(), {**here, "pages": asked}).first()
+    def _all(self, step: Callable[[Connection, Sequence[Step]], list[T]], some: Sequence[Step]) -> list[T | Exception]:
+        """Take the step for all in one transaction; when it is refused to one, for each in its own."""
+        if len(some) > 1 and len({one.claim.fence for one in some}) == len(some):
+            try:
+                return list(self._write(lambda connection: step(connection, some)))
+            except Exception as error:
+                if is_away(error):
+                    raise
+        answers: list[T | Exception] = []
+        for one in some:
+            try:
+                answers += self._write(partial(_alone, step, one))
+            except Exception as error:
+                answers.append(error)
+        return answers
+
+    def _intend(self, connection: Connection, intents: Sequence[_Intent]) -> list[list[int]]:
+        """Of each the ids of its publications, in the order of its pages."""
+        wanted = [(intent, page) for intent in intents for page in intent.pages]
+        asked = [row for intent in intents for row in intent.rows()]
+        self._reserved(connection, intents, asked)
+        of: dict[tuple[Any, ...], int] = {}
+        # Who waits here for another's row finds it below: who has it is judged by a statement that begins later.
+        for at in connection.execute(ledger.put(self._clock), {"pages": asked}):
+            of[_place(at.site_id, at.target, at.topic_id, at.intent_path)] = at.id
+        owner = connection.execute(ledger.owners(), {"pages": asked}).first()
         if owner is not None:
-            raise PathTaken(f"{here['p_target']}:{owner.path} belongs to {owner.slug or 'the site itself'}")
-        of: dict[int | str, int] = {}
-        for row in connection.execute(ledger.lock(), {**here, "pages": asked}):
-            of[row.intent_path if row.topic_id is None else row.topic_id] = row.id
-        ids = [of[p.key if p.topic_id is None else p.topic_id] for p in pages]
-        wanted = [row | {"publication_id": id} for row, id in zip(asked, ids, strict=True)]
-        written = set(connection.execute(ledger.intend(self._clock), {**here, "pages": wanted}).scalars())
-        for page, id in zip(pages, ids, strict=True):
-            if id not in written:
-                raise Occupied(f"{here['p_target']}:{page.key} is being written by another worker")
-        return ids
+            raise PathTaken(f"{owner.target}:{owner.path} belongs to {owner.slug or 'the site itself'}")
+        places = [_place(i.claim.site_id, i.target, p.topic_id, p.key) for i, p in wanted]
+        if there := [row for row, place in zip(asked, places, strict=True) if place not in of]:
+            self._intend_again(connection, there, of)
+        ids = iter(places)
+        return [[of[next(ids)] for _ in intent.pages] for intent in intents]
 
-    def _confirm(self, connection: Connection, here: dict[str, Any], settled: Sequence[dict[str, Any]]) -> None:
-        self._reserved(connection, here)
-        confirmed = connection.execute(ledger.confirm(self._clock), {**here, "pages": settled}).all()
-        if len(confirmed) < len(settled):
-            raise LeaseLost(f"job {here['p_job_id']}: an intent is no longer ours")
+    def _intend_again(
+        self, connection: Connection, asked: Sequence[dict[str, Any]], of: dict[tuple[Any, ...], int]
+    ) -> None:
+        """The intents of what was on record already, whose ids are added."""
+        for at in connection.execute(ledger.lock(), {"pages": asked}):
+            of[_place(at.site_id, at.target, at.topic_id, at.intent_path)] = at.id
+        wanted = [
+            row | {"publication_id": of[_place(row["site_id"], row["target"], row["topic_id"], row["path"])]}
+            for row in asked
+        ]
+        written = set(connection.execute(ledger.intend(self._clock), {"pages": wanted}).scalars())
+        for row in wanted:
+            if row["publication_id"] not in written:
+                raise Occupied(f"{row['target']}:{row['path']} is being written by another worker")
 
-    def _reserved(self, connection: Connection, here: dict[str, Any]) -> None:
-        if connection.execute(ledger.reservation(), here).one_or_none() is None:
-            raise LeaseLost(f"job {here['p_job_id']}: the reservation is no longer ours; the target is left alone")
+    def _confirm(self, connection: Connection, deeds: Sequence[_Deed]) -> list[None]:
+        asked = [row for deed in deeds for row in deed.rows()]
+        self._reserved(connection, deeds, asked)
+        confirmed = set(connection.execute(ledger.confirm(self._clock), {"pages": asked}).scalars())
+        for row in asked:
+            if row["publication_id"] not in confirmed:
+                raise LeaseLost(f"job {row['job_id']}: an intent is no longer ours")
+        return [None] * len(deeds)
+
+    def _reserved(
+        self, connection: Connection, some: Sequence[_Intent | _Deed], asked: Sequence[dict[str, Any]]
+    ) -> None:
+        held = set(connection.execute(ledger.reservation(), {"pages": asked}).scalars())
+        for one in some:
+            if one.claim.job_id not in held:
+                raise LeaseLost(f"job {one.claim.job_id}: the reservation is no longer ours; the target is left alone")
+
+
+def _alone(step: Callable[[Connection, Sequence[Step]], list[T]], one: Step, connection: Connection) -> list[T]:
+    return step(connection, [one])
+
+
+def _place(site_id: int, target: str, topic_id: int | None, path: str) -> tuple[Any, ...]:
+    """What a publication is known by: its topic at a target, or the path of an artefact of the site."""
+    return (site_id, target, path) if topic_id is None else (target, topic_id)

@@ -1,17 +1,31 @@
 """What people, progress displays and stages ask; floor 2. Reads only."""
 
+import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
+from sqlalchemy import Engine
+
+from pipeline.clock import Clock
 from pipeline.errors import NotFound
 from pipeline.service.base import Service, likeness
 from pipeline.service.operate import job_view
+from pipeline.service.together import Together
 from pipeline.sql import content, ledger, plan, reads
 from pipeline.sql.batch import bound
 from pipeline.states import HALTING, JobState
 from pipeline.views import Draft, JobView, LivePage, PageCard
+
+# How long a lane that was read serves: a sixteenth of its pages, so that reading costs each page the same, however long
+# the lane is, or a few; and half a minute.
+LANE_SHARE = 16
+LANE_USES = 8
+LANE_AGE = 30.0
+LANE_CARDS = 20_000  # that are kept
+PIECE = 1000  # rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +106,24 @@ class TopicDetail:
     publications: tuple[Mapping[str, Any], ...] = field(default=())
 
 
+@dataclass(slots=True)
+class _Lately:
+    """A lane as it was read."""
+
+    cards: tuple[PageCard, ...]
+    at: float
+    uses: int = 0
+
+
 class Reading(Service):
     """What is asked."""
+
+    def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
+        super().__init__(engine, clock)
+        self._unknown: Together[tuple[int, frozenset[str]], set[str]] = Together(self._ask_unknown)
+        self._twins: Together[dict[str, Any], dict[str, list[str]]] = Together(self._ask_twins)
+        self._lately: dict[tuple[int, str, str], _Lately] = {}
+        self._lately_lock = threading.Lock()
 
     def site(self, slug: str) -> SiteRow | None:
         with self._reading() as connection:
@@ -194,51 +224,92 @@ class Reading(Service):
     # What stages ask.
 
     def unknown_paths(self, site_id: int, paths: Collection[str]) -> set[str]:
-        wanted = set(paths)
-        if not wanted:
-            return set()
+        return self._unknown((site_id, frozenset(paths))) if paths else set()
+
+    def _ask_unknown(self, asked: Sequence[tuple[int, frozenset[str]]]) -> list[set[str]]:
+        wanted = sorted({(site_id, path) for site_id, paths in asked for path in paths})
+        values = {"asked": [{"site_id": site_id, "path": path} for site_id, path in wanted]}
         with self._reading() as connection:
-            known = connection.execute(content.known_paths(), bound(site_id=site_id, paths=sorted(wanted)))
-            return wanted - set(known.scalars())
+            known = {(row.site_id, row.path) for row in connection.execute(content.known_paths(), values)}
+        return [{path for path in paths if (site_id, path) not in known} for site_id, paths in asked]
 
     def twins(self, site_id: int, topic_id: int, draft: Draft) -> dict[str, list[str]]:
-        with self._reading() as connection:
-            found: dict[str, list[str]] = {}
-            for name, text in (("title", draft.title), ("description", draft.description)):
-                values = bound(site_id=site_id, topic_id=topic_id, key=likeness(text))
-                found[name] = list(connection.execute(content.twins(f"{name}_key"), values).scalars()) if text else []
-            return found
+        keys = {name: likeness(text) if (text := getattr(draft, name)) else None for name in ("title", "description")}
+        return self._twins({"site_id": site_id, "topic_id": topic_id, **{f"{name}_key": k for name, k in keys.items()}})
 
-    def lane(self, site_id: int, lane: str, target: str) -> list[PageCard]:
+    def _ask_twins(self, asked: Sequence[dict[str, Any]]) -> list[dict[str, list[str]]]:
+        found: list[dict[str, list[str]]] = [{"title": [], "description": []} for _ in asked]
+        values = {"asked": [{"n": n, **draft} for n, draft in enumerate(asked)]}
+        with self._reading() as connection:
+            for n, part, slug in connection.execute(content.twins(), values):
+                found[n][part].append(slug)
+        return found
+
+    def lane(self, site_id: int, lane: str, target: str) -> tuple[PageCard, ...]:
+        """All pages of a lane by position, as they are now."""
         with self._reading() as connection:
             values = bound(site_id=site_id, lane=lane, target=target)
-            return [PageCard(*row) for row in connection.execute(content.lane_cards(), values)]
+            rows = connection.execute(content.lane_cards(one_lane=True), values).all()
+        return tuple(PageCard(*row) for row in rows)
 
-    def live(self, site_id: int, target: str, *, with_content: bool) -> Iterator[LivePage]:
-        """What is live of a site: pages by lane and position, then artefacts."""
+    def lane_lately(self, site_id: int, lane: str, target: str) -> tuple[PageCard, ...]:
+        """The same as it was lately: a large lane is not read again for each of its pages.
+
+        Whoever builds a page from it may miss what went live a moment ago. The assembly that follows each page, which
+        asks for the lane as it is now, sees to that anyway.
+        """
+        key = (site_id, lane, target)
+        with self._lately_lock:
+            kept = self._lately.pop(key, None)
+            uses = max(len(kept.cards) / LANE_SHARE, LANE_USES) if kept is not None else 0
+            if kept is not None and kept.uses < uses and time.monotonic() - kept.at < LANE_AGE:
+                kept.uses += 1
+                self._lately[key] = kept  # the last that goes
+                return kept.cards
+        fresh = _Lately(self.lane(site_id, lane, target), time.monotonic())
+        with self._lately_lock:
+            self._lately[key] = fresh
+            while sum(len(each.cards) for each in self._lately.values()) > LANE_CARDS and len(self._lately) > 1:
+                self._lately.pop(next(iter(self._lately)))
+        return fresh.cards
+
+    def drafts(self, revisions: Collection[int]) -> dict[int, Draft]:
+        """The content of these revisions."""
         with self._reading() as connection:
-            values = bound(site_id=site_id, target=target)
-            rows = connection.execute(ledger.live(with_content=with_content), values).all()
-        for row in rows:
-            yield _live_page(row, with_content=with_content)
+            found = connection.execute(content.contents(), bound(ids=list(revisions))) if revisions else ()
+            return {row.id: Draft(row.title, row.description, row.body, row.front_matter, row.lineage) for row in found}
+
+    def live(self, site_id: int, target: str) -> Iterator[LivePage]:
+        """What is live of a site: pages by lane and position, then artefacts."""
+        yield from self.whole(site_id, target)[1]
+
+    def whole(self, site_id: int, target: str) -> tuple[dict[str, tuple[PageCard, ...]], Iterator[LivePage]]:
+        """All pages of each lane of a site, live or not, and what is live of it, as ``live`` tells it.
+
+        Read in pieces and kept once: a site may have very many pages. What goes live between the two statements is
+        known to its neighbours, and comes with the next look.
+        """
+        values = bound(site_id=site_id, target=target)
+        live: dict[int | None, list[tuple[Any, ...]]] = {}
+        lanes: dict[str, list[PageCard]] = {}
+        with self._reading() as connection:
+            for some in connection.execute(ledger.live(), values).partitions(PIECE):
+                for topic_id, *facts in some:
+                    live.setdefault(topic_id, []).append(tuple(facts))
+            for some in connection.execute(content.lane_cards(one_lane=False), values).partitions(PIECE):
+                for row in some:
+                    card = PageCard(*row)
+                    lanes.setdefault(card.lane, []).append(card)
+        found = {name: tuple(cards) for name, cards in lanes.items()}
+        return found, _live_pages(found, live)
 
 
-def _live_page(row: Any, *, with_content: bool) -> LivePage:
-    card = draft = None
-    if row.topic_id is not None:
-        title, description = row.title or "", row.description or ""
-        card = PageCard(row.topic_id, row.lane, row.position, row.type, row.path, title, description, True)
-        if with_content and row.live_revision is not None:
-            draft = Draft(title, description, row.body, row.front_matter, row.lineage)
-    first_at: datetime = row.first_at
-    return LivePage(
-        path=row.live_path,
-        hash=row.live_hash,
-        remote=row.live_remote,
-        inputs=row.live_inputs,
-        first_at=first_at,
-        changed_at=row.changed_at,
-        card=card,
-        draft=draft,
-        revision=row.live_revision,
-    )
+def _live_pages(
+    lanes: Mapping[str, Sequence[PageCard]], live: dict[int | None, list[tuple[Any, ...]]]
+) -> Iterator[LivePage]:
+    for cards in lanes.values():
+        for card in cards:
+            for path, hash, remote, inputs, first_at, changed_at, revision, text in live.pop(card.topic_id, ()):
+                yield LivePage(path, hash, remote, inputs, first_at, changed_at, card, revision, text or "")
+    for path, hash, remote, inputs, first_at, changed_at, *_ in live.pop(None, ()):
+        yield LivePage(path, hash, remote, inputs, first_at, changed_at)

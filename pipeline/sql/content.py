@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
+    CompoundSelect,
     Integer,
     Select,
     Text,
@@ -13,8 +13,9 @@ from sqlalchemy import (
     bindparam,
     func,
     insert,
-    or_,
+    literal_column,
     select,
+    union_all,
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB
@@ -127,20 +128,6 @@ def lock_topic() -> Select[int]:
 
 
 @cache
-def settle_topics() -> Any:
-    """Note of the topics in ``settled`` what their newest pass was made from, and that they were released."""
-    new = table("settled", topic_id=BigInteger, made_from=Text, released=Boolean)
-    return (
-        update(topics)
-        .where(topics.c.id == new.c.topic_id)
-        .values(
-            made_from=func.coalesce(new.c.made_from, topics.c.made_from),
-            released=or_(topics.c.released, new.c.released),
-        )
-    )
-
-
-@cache
 def add_findings() -> Any:
     new = table(
         "found",
@@ -183,29 +170,49 @@ def last_findings() -> Select[Any]:
 
 
 @cache
-def known_paths() -> Select[str]:
-    return select(topics.c.path).where(topics.c.site_id == SITE, topics.c.path == func.any(bindparam("p_paths")))
-
-
-@cache
-def twins(column: str) -> Select[str]:
-    """Slugs of other topics whose current revision has this ``key`` in ``title_key`` or ``description_key``."""
-    return (
-        select(topics.c.slug)
-        .select_from(revisions.join(topics, topics.c.revision_id == revisions.c.id))
-        .where(
-            revisions.c.site_id == SITE,
-            revisions.c[column] == bindparam("p_key", type_=Text),
-            topics.c.id != bindparam("p_topic_id", type_=BigInteger),
-        )
-        .order_by(topics.c.slug)
-        .limit(5)
+def known_paths() -> Select[Any]:
+    """Those of the ``(site_id, path)`` in ``asked`` that belong to a topic."""
+    asked = table("asked", site_id=BigInteger, path=Text)
+    return select(topics.c.site_id, topics.c.path).select_from(
+        asked.join(topics, and_(topics.c.site_id == asked.c.site_id, topics.c.path == asked.c.path))
     )
 
 
 @cache
-def lane_cards() -> Select[Any]:
-    """All pages of one lane by position; title and description are the live ones where there are."""
+def twins() -> CompoundSelect[Any]:
+    """``(n, part, slug)``: of each draft in ``asked`` the first other topics whose current revision has its key."""
+
+    def same(part: str) -> Select[Any]:
+        asked = table("asked", n=Integer, site_id=BigInteger, topic_id=BigInteger, title_key=Text, description_key=Text)
+        found = (
+            select(topics.c.slug)
+            .select_from(revisions.join(topics, topics.c.id == revisions.c.topic_id))
+            .where(
+                topics.c.revision_id == revisions.c.id,
+                revisions.c.site_id == asked.c.site_id,
+                revisions.c[f"{part}_key"] == asked.c[f"{part}_key"],
+                topics.c.id != asked.c.topic_id,
+            )
+            .order_by(topics.c.slug)
+            .limit(literal_column("5", Integer))
+            .lateral("found")
+        )
+        return select(asked.c.n, word(part), found.c.slug).select_from(asked.join(found, literal_column("true")))
+
+    return union_all(same("title"), same("description"))
+
+
+@cache
+def contents() -> Select[Any]:
+    """The revisions of ``p_ids``, whole."""
+    columns = ("id", "title", "description", "body", "front_matter", "lineage")
+    return select(*(revisions.c[name] for name in columns)).where(revisions.c.id == func.any(bindparam("p_ids")))
+
+
+@cache
+def lane_cards(*, one_lane: bool) -> Select[Any]:
+    """All pages of one lane, or of all of a site, by position; title and description are the live ones where there
+    are."""
     published = publications.alias("published")
     now, was = revisions.alias("now"), revisions.alias("was")
     return (
@@ -228,6 +235,6 @@ def lane_cards() -> Select[Any]:
             .outerjoin(was, was.c.id == published.c.live_revision)
             .outerjoin(now, now.c.id == topics.c.revision_id)
         )
-        .where(lanes.c.site_id == SITE, lanes.c.name == bindparam("p_lane", type_=Text))
-        .order_by(topics.c.position)
+        .where(lanes.c.site_id == SITE, *([lanes.c.name == bindparam("p_lane", type_=Text)] if one_lane else []))
+        .order_by(topics.c.lane_id, topics.c.position)
     )

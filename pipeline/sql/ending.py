@@ -253,8 +253,6 @@ def _settled(written: CTE) -> CTE:
             written.c.outcome == word("done"),
             or_(written.c.made_from.is_not(None), done),
         )
-        .values(
-            made_from=func.coalesce(written.c.made_from, topics.c.made_from), released=or_(topics.c.released, done)
-        )
+        .values(made_from=func.coalesce(written.c.made_from, topics.c.made_from), released=or_(topics.c.released, done))
         .cte("settled")
     )

@@ -12,7 +12,6 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     CompoundSelect,
-    FromClause,
     Select,
     Text,
     Uuid,
@@ -28,24 +27,38 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
-from sqlalchemy.sql.dml import ReturningUpdate
+from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 from sqlalchemy.sql.selectable import TableValuedAlias
 
 from pipeline.clock import Clock
 from pipeline.sql.batch import table, word
-from pipeline.sql.tables import jobs, lanes, publications, revisions, topics
+from pipeline.sql.tables import jobs, publications, revisions, topics
 from pipeline.states import JobState as S
 
-TOKEN = bindparam("p_token", type_=Uuid())
-FENCE = bindparam("p_fence", type_=BigInteger)
 SITE = bindparam("p_site_id", type_=BigInteger)
 TARGET = bindparam("p_target", type_=Text)
 
 
+INTENT = ("path", "hash", "revision", "inputs", "token", "fence")
+KNOWN_BY = (
+    publications.c.id,
+    publications.c.site_id,
+    publications.c.target,
+    publications.c.topic_id,
+    publications.c.intent_path,
+)
+
+
 def pages() -> TableValuedAlias:
-    """The batch parameter ``pages``: what is to be, or was, published; without a topic an artefact of the site."""
+    """The batch parameter ``pages``: what is to be, or was, published, and under which reservation; without a topic an
+    artefact of the site."""
     return table(
         "pages",
+        job_id=BigInteger,
+        token=Uuid,
+        fence=BigInteger,
+        site_id=BigInteger,
+        target=Text,
         publication_id=BigInteger,
         topic_id=BigInteger,
         path=Text,
@@ -58,36 +71,49 @@ def pages() -> TableValuedAlias:
 
 @cache
 def reservation() -> Select[int]:
-    """The job's id if the token is still its own; share-locked, so that it stays so until the commit."""
+    """The ids of the jobs whose token is still their own; share-locked, so that it stays so until the commit."""
+    held = pages()
+    mine = exists().where(held.c.job_id == jobs.c.id, held.c.token == jobs.c.token)
     return (
         select(jobs.c.id)
-        .where(
-            jobs.c.id == bindparam("p_job_id", type_=BigInteger),
-            jobs.c.token == TOKEN,
-            jobs.c.state == word(S.RESERVED),
-        )
-        .with_for_update(read=True)
+        .where(mine, jobs.c.state == word(S.RESERVED))
+        .order_by(jobs.c.id)
+        .with_for_update(read=True, of=jobs)
     )
 
 
 @cache
-def put() -> Any:
-    """Make the rows that are missing, in the order of their paths. A conflict shows when the rows are looked for."""
+def put(clock: Clock) -> ReturningInsert[Any]:
+    """Make the rows that are missing, with their intent, in the order of their paths; returns what they are known by.
+
+    A conflict shows when the rows are looked for.
+    """
     new = pages()
-    rows = select(SITE, new.c.topic_id, TARGET, new.c.path, new.c.hash).order_by(new.c.path)
-    columns = ["site_id", "topic_id", "target", "intent_path", "intent_hash"]
-    return upsert(publications).from_select(columns, rows).on_conflict_do_nothing()
+    rows = select(
+        new.c.site_id,
+        new.c.topic_id,
+        new.c.target,
+        new.c.path,
+        new.c.hash,
+        new.c.revision,
+        new.c.inputs,
+        new.c.token,
+        new.c.fence,
+        clock.stored(),
+    ).order_by(new.c.site_id, new.c.target, new.c.path)
+    columns = ["site_id", "topic_id", "target", *(f"intent_{name}" for name in INTENT), "intent_at"]
+    return upsert(publications).from_select(columns, rows).on_conflict_do_nothing().returning(*KNOWN_BY)
 
 
 @cache
 def owners() -> CompoundSelect[Any]:
-    """``(path, slug)`` of those paths that another topic, or the site itself, has: live or intended."""
+    """``(target, path, slug)`` of those paths that another topic, or the site itself, has: live or intended."""
 
     def having(column: ColumnElement[str]) -> Select[Any]:
         new = pages()
-        at = and_(publications.c.site_id == SITE, publications.c.target == TARGET, column == new.c.path)
+        at = and_(publications.c.site_id == new.c.site_id, publications.c.target == new.c.target, column == new.c.path)
         return (
-            select(new.c.path, topics.c.slug)
+            select(new.c.target, new.c.path, topics.c.slug)
             .select_from(new.join(publications, at).outerjoin(topics, topics.c.id == publications.c.topic_id))
             .where(publications.c.topic_id.is_distinct_from(new.c.topic_id))
         )
@@ -97,21 +123,30 @@ def owners() -> CompoundSelect[Any]:
 
 @cache
 def lock() -> Select[Any]:
-    """Lock the rows of these topics and artefacts at this target, in id order; returns ``(id, topic_id, path)``."""
+    """Lock the rows of these topics and artefacts at their targets, in id order."""
     new, artefacts = pages(), pages()
-    here = (publications.c.site_id == SITE, publications.c.target == TARGET)
-    of_topics = (
-        select(publications.c.id)
-        .select_from(new.join(publications, publications.c.topic_id == new.c.topic_id))
-        .where(*here)
+    of_topics = select(publications.c.id).select_from(
+        new.join(
+            publications,
+            and_(publications.c.topic_id == new.c.topic_id, publications.c.target == new.c.target),
+        )
     )
     of_the_site = (
         select(publications.c.id)
-        .select_from(artefacts.join(publications, publications.c.intent_path == artefacts.c.path))
-        .where(*here, artefacts.c.topic_id.is_(None), publications.c.topic_id.is_(None))
+        .select_from(
+            artefacts.join(
+                publications,
+                and_(
+                    publications.c.site_id == artefacts.c.site_id,
+                    publications.c.target == artefacts.c.target,
+                    publications.c.intent_path == artefacts.c.path,
+                ),
+            )
+        )
+        .where(artefacts.c.topic_id.is_(None), publications.c.topic_id.is_(None))
     )
     return (
-        select(publications.c.id, publications.c.topic_id, publications.c.intent_path)
+        select(*KNOWN_BY)
         .where(publications.c.id.in_(union_all(of_topics, of_the_site)))
         .order_by(publications.c.id)
         .with_for_update(key_share=True)
@@ -127,22 +162,14 @@ def intend(clock: Clock) -> ReturningUpdate[Any]:
         other.c.token == publications.c.intent_token,
         other.c.fence == publications.c.intent_fence,
     )
-    mine = and_(publications.c.intent_token == TOKEN, publications.c.intent_fence == FENCE)
+    mine = and_(publications.c.intent_token == new.c.token, publications.c.intent_fence == new.c.fence)
     return (
         update(publications)
         .where(
             publications.c.id == new.c.publication_id,
             or_(publications.c.intent_token.is_(None), mine, ~taken),
         )
-        .values(
-            intent_path=new.c.path,
-            intent_hash=new.c.hash,
-            intent_revision=new.c.revision,
-            intent_inputs=new.c.inputs,
-            intent_token=TOKEN,
-            intent_fence=FENCE,
-            intent_at=clock.stored(),
-        )
+        .values({f"intent_{name}": new.c[name] for name in INTENT} | {"intent_at": clock.stored()})
         .returning(publications.c.id)
     )
 
@@ -164,8 +191,8 @@ def confirm(clock: Clock) -> ReturningUpdate[Any]:
         update(publications)
         .where(
             publications.c.id == new.c.publication_id,
-            publications.c.intent_token == TOKEN,
-            publications.c.intent_fence == FENCE,
+            publications.c.intent_token == new.c.token,
+            publications.c.intent_fence == new.c.fence,
             publications.c.intent_hash == new.c.hash,
         )
         .values(
@@ -186,33 +213,22 @@ def confirm(clock: Clock) -> ReturningUpdate[Any]:
 
 
 @cache
-def live(*, with_content: bool) -> Select[Any]:
-    """What is live of a site at a target: topics by lane and position, then the site's own artefacts."""
-    content = [revisions.c.body, revisions.c.front_matter, revisions.c.lineage] if with_content else []
-    source: FromClause = (
-        publications.outerjoin(topics, topics.c.id == publications.c.topic_id)
-        .outerjoin(lanes, lanes.c.id == topics.c.lane_id)
-        .outerjoin(revisions, revisions.c.id == publications.c.live_revision)
-    )
+def live() -> Select[Any]:
+    """What is live of a site at a target; without a topic it is an artefact of the site's own."""
+    source = publications.outerjoin(revisions, revisions.c.id == publications.c.live_revision)
     return (
         select(
+            publications.c.topic_id,
             publications.c.live_path,
             publications.c.live_hash,
             publications.c.live_remote,
             publications.c.live_inputs,
-            publications.c.live_revision,
             publications.c.first_at,
             publications.c.changed_at,
-            publications.c.topic_id,
-            lanes.c.name.label("lane"),
-            topics.c.position,
-            topics.c.type,
-            topics.c.path,
-            revisions.c.title,
-            revisions.c.description,
-            *content,
+            publications.c.live_revision,
+            revisions.c.content_hash,
         )
         .select_from(source)
         .where(publications.c.site_id == SITE, publications.c.target == TARGET, publications.c.live_path.is_not(None))
-        .order_by(topics.c.lane_id.nulls_last(), topics.c.position, publications.c.id)
+        .order_by(publications.c.id)
     )

@@ -59,7 +59,7 @@ class MemoryLedger:
         """As ``pipeline.stages.Ledger.publish``; raises LeaseLost before, between and after look and act."""
         return self.publish_all(target, [Page(key, hash, look, act, topic_id, revision, inputs)]) == 1
 
-    def publish_all(self, target: str, pages: Sequence[Page]) -> int:
+    def publish_all(self, target: str, pages: Sequence[Page], *, at_once: int = 1) -> int:
         """As ``pipeline.stages.SiteLedger.publish_all``: may we for all, then one after the other."""
         for page in pages:
             self.intend(target, page.key, page.topic_id)
@@ -98,8 +98,9 @@ class MemoryLedger:
 class MemoryCorpus:
     """The pages that a test names, and the topic that the stage works on."""
 
-    def __init__(self, pages: Iterable[PageCard] = ()) -> None:
+    def __init__(self, pages: Iterable[PageCard] = (), drafts: Mapping[int, Draft] | None = None) -> None:
         self.pages = list(pages)
+        self._drafts = dict(drafts or {})
         self.topic: TopicView | None = None  # set by run_stage
 
     def unknown(self, paths: Collection[str]) -> set[str]:
@@ -117,6 +118,9 @@ class MemoryCorpus:
     def lane(self, name: str) -> Sequence[PageCard]:
         return sorted((card for card in self._all() if card.lane == name), key=lambda card: card.position)
 
+    def drafts(self, revisions: Collection[int]) -> Mapping[int, Draft]:
+        return {id: self._drafts[id] for id in revisions}
+
     def _all(self) -> list[PageCard]:
         """All pages; the topic at hand is one of them even if the test did not say so."""
         own = self.topic
@@ -128,7 +132,8 @@ class MemoryCorpus:
 class Context:
     """A ``StageContext``, and an ``AssembleContext`` whose live pages are those in ``live``.
 
-    ``pages`` are the other pages of the site. A ``draft`` is revision 1 unless the test says otherwise.
+    ``pages`` are the other pages of the site, ``drafts`` the content of live ones by its revision. A ``draft`` is
+    revision 1 unless the test says otherwise.
     """
 
     def __init__(
@@ -141,6 +146,7 @@ class Context:
         approved: bool = False,
         pages: Iterable[PageCard] = (),
         live: Iterable[LivePage] = (),
+        drafts: Mapping[int, Draft] | None = None,
         ledger: MemoryLedger | None = None,
         fence: int = 1,
         attempt: int = 1,
@@ -154,7 +160,7 @@ class Context:
         self.fence = fence
         self.attempt = attempt
         self.deadline = deadline
-        self.corpus = MemoryCorpus(pages)
+        self.corpus = MemoryCorpus(pages, drafts)
         self.ledger = ledger or MemoryLedger()
         self._site = site
         self._live = list(live)

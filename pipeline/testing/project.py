@@ -11,9 +11,9 @@ from pipeline.errors import NotFound
 from pipeline.project.loading import Stages
 from pipeline.project.site import Site, load_site, sites
 from pipeline.project.topics import load_topics
-from pipeline.run import fingerprints, hashed, specs
 from pipeline.testing.draining import Drained, drain
 from pipeline.views import Planned
+from pipeline.wanted import fingerprints, hashed, specs
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ProjectCopy:
             page.path: page.hash
             for target in dict.fromkeys(targets)
             if target is not None
-            for page in self.services.reading.live(site_id, target, with_content=False)
+            for page in self.services.reading.live(site_id, target)
         }
 
     def _id(self) -> int:

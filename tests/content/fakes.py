@@ -93,7 +93,7 @@ class World:
         """A new revision, unless it says the same."""
         if topic.id not in self.drafts or self.drafts[topic.id].hash != draft.hash:
             self.drafts[topic.id] = draft
-            self.revisions[topic.id] = self.revisions.get(topic.id, 0) + 1
+            self.revisions[topic.id] = self.revisions.get(topic.id, topic.id * 1000) + 1
 
     def assemble(self) -> Outcome:
         return ASSEMBLE().run(self.site, Context(self, None))
@@ -203,12 +203,16 @@ class Context:
             first_at=before.first_at if before else world.now,
             changed_at=before.changed_at if before and same else world.now,
             card=card_of(topic, draft) if topic and draft else None,
-            draft=draft,
             revision=revision,
+            content=draft.hash if draft else "",
         )
         return doing
 
-    def publish_all(self, target: str, pages: Sequence[Page]) -> int:
+    def drafts(self, revisions: Collection[int]) -> Mapping[int, Draft]:
+        known = {self.world.revisions[id]: draft for id, draft in self.world.drafts.items()}
+        return {revision: known[revision] for revision in revisions}
+
+    def publish_all(self, target: str, pages: Sequence[Page], *, at_once: int = 1) -> int:
         more = ("topic_id", "revision", "inputs")
         return sum(
             self.publish(target, p.key, p.hash, p.look, p.act, **{name: getattr(p, name) for name in more})

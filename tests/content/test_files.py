@@ -73,7 +73,7 @@ def test_the_temporary_file_is_private_hidden_and_unpredictable(target, monkeypa
     seen = []
 
     def look(file):
-        (name,) = [path for path in (target.root / KEY).parent.iterdir() if path.name.startswith(".")]
+        (name,) = [path for path in target.root.iterdir() if path.name.startswith(".")]
         seen.append((name.name, stat.S_IMODE(name.stat().st_mode)))
 
     monkeypatch.setattr(os, "fchmod", lambda file, mode: look(file) if mode == 0o644 else None)
@@ -86,7 +86,8 @@ def test_the_temporary_file_is_private_hidden_and_unpredictable(target, monkeypa
 
 
 def test_file_then_folders_are_made_durable(target, monkeypatch):
-    """The file is synced before it gets its name, each folder after a name in it was made."""
+    """The file is synced before it gets its name, each folder after a name in it was made: that with the
+    page's own folder in it last, for by then the disk has that already."""
     steps = []
     sync, rename = os.fsync, os.rename
 
@@ -104,7 +105,7 @@ def test_file_then_folders_are_made_durable(target, monkeypatch):
     target.root.mkdir(parents=True)
     target.write(KEY, b"one")
 
-    assert steps == ["acme", "japan", "temporary", "rename", "kyoto"]
+    assert steps == ["acme", "temporary", "rename", "kyoto", "japan"]
 
 
 def vectors() -> list[str]:
@@ -455,9 +456,8 @@ def test_descriptors_are_given_back(target):
 
 def test_sweep_takes_old_files_of_our_name_only(target, outside):
     target.write(KEY, b"x")
-    folder = (target.root / KEY).parent
-    old, young = (folder / f".pipeline-else~where~1~2-{letter * 32}.tmp" for letter in "ab")
-    others = [folder / ".pipeline-x.tmp", folder / ".keep", outside / old.name]
+    old, young = (target.root / f".pipeline-else~where~1~2-{letter * 32}.tmp" for letter in "ab")
+    others = [target.root / ".pipeline-x.tmp", target.root / ".keep", outside / old.name]
     for path in (old, young, *others):
         path.write_bytes(b"")
     for path in (old, *others):
@@ -477,7 +477,7 @@ def test_sweep_takes_what_a_process_that_is_gone_left_at_once(target):
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     target.write(KEY, b"x")
-    left = (target.root / KEY).parent / f".pipeline-{child.stdout.strip().replace('/', '~')}-{'a' * 32}.tmp"
+    left = target.root / f".pipeline-{child.stdout.strip().replace('/', '~')}-{'a' * 32}.tmp"
     left.write_bytes(b"half")
 
     assert target.sweep(timedelta(hours=1)) == 1

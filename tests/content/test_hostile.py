@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from pipeline import Done, Draft
-from pipeline.content import card_of, check, lane_of, model, render
+from pipeline.content import article, card_of, check, lane_of, model, render
 from pipeline.content.markup import ATTRIBUTES, TAGS, to_html
 from stages import Generate, Publish
 
@@ -159,7 +159,7 @@ def test_any_draft_gets_findings_and_a_page(tmp_path_factory, text, title):
     draft = Draft(title, text, text)
 
     findings = check(site, topics[1], draft, Context(world, topics[1]))
-    page = model(site, card_of(topics[1], draft), draft, lane_of([]))
+    page = model(site, card_of(topics[1], draft), lane_of([]))
 
     assert all(finding.rule and (finding.line or 1) >= 1 for finding in findings)
-    assert [tag for tag, _ in Reader(render(site, page, draft)).tags].count("title") == 1
+    assert [tag for tag, _ in Reader(render(site, page, article(site, draft))).tags].count("title") == 1

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from pipeline.content import card_of, inputs, lane_of, model, render
+from pipeline.content import article, article_in, card_of, inputs, lane_lately, lane_of, model, render, same_text
 
 from .fakes import Reader, make_draft, make_lane, make_site, make_topic
 
@@ -21,8 +21,11 @@ def cards_of(topics, live=()):
 
 
 def page_of(site, topic, cards):
-    draft = make_draft(topic)
-    return model(site, card_of(topic, draft), draft, lane_of(cards))
+    return model(site, card_of(topic, make_draft(topic)), lane_of(cards))
+
+
+def bytes_of(site, topic, cards, draft):
+    return render(site, model(site, card_of(topic, draft), lane_of(cards)), article(site, draft))
 
 
 def test_breadcrumbs_lead_home_over_the_pillar(site):
@@ -109,36 +112,83 @@ def test_a_large_lane_is_answered_quickly(site):
     """Five thousand pages ask for their neighbours in one go: no page looks at all others."""
     topics = [make_topic(f"city-{n}", n, path=f"city-{n}/") for n in range(1, 5_001)]
     lane = lane_of(cards_of(topics, live={topic.slug for topic in topics}))
-    draft = make_draft(topics[0])
 
-    assert all(len(model(site, card, draft, lane).related) == 4 for card in lane.cards)
+    assert all(len(model(site, card, lane).related) == 4 for card in lane.cards)
 
 
 def test_inputs_follow_what_the_bytes_depend_on_and_nothing_else(site):
     topics = make_lane()
     cards = cards_of(topics, live=["japan", "city-2", "city-3"])
     topic, draft = topics[1], make_draft(topics[1])
-    page = page_of(site, topic, cards)
-    before = inputs(site, page, draft)
 
-    assert before == inputs(site, page_of(site, topic, cards), draft)
-    assert before == inputs(site.model_copy(update={"settings": {"x": 1}, "time_zone": "Asia/Tokyo"}), page, draft)
-    assert before == inputs(site, page, replace(draft, lineage={"template": "x"}))
+    def of(site, draft, cards):
+        return inputs(site, card_of(topic, draft), draft.hash, lane_of(cards))
+
+    before = of(site, draft, cards)
+
+    assert before == of(site, draft, list(cards))
+    assert before == of(site.model_copy(update={"settings": {"x": 1}, "time_zone": "Asia/Tokyo"}), draft, cards)
+    assert before == of(site, replace(draft, lineage={"template": "x"}), cards)
     others = [
-        (site, page, replace(draft, body="other")),
-        (site, page_of(site, topic, cards_of(topics, live=["japan", "city-2", "city-3", "city-4"])), draft),
-        (site, page_of(site, topic, [replace(card, title="x") for card in cards]), draft),
-        (site.model_copy(update={"tagline": "x"}), page, draft),
-        (site.model_copy(update={"locale": "de"}), page, draft),
+        (site, replace(draft, body="other"), cards),
+        (site, draft, cards_of(topics, live=["japan", "city-2", "city-3", "city-4"])),
+        (site, draft, cards_of(topics, live=["city-2", "city-3"])),
+        (site, draft, [replace(card, title="x") for card in cards]),
+        (site.model_copy(update={"tagline": "x"}), draft, cards),
+        (site.model_copy(update={"locale": "de"}), draft, cards),
+        (site.model_copy(update={"lanes": {"japan": "Nippon"}}), draft, cards),
     ]
-    assert len({before, *(inputs(*each) for each in others)}) == 6
+    assert len({before, *(of(*each) for each in others)}) == 8
+
+
+@settings(max_examples=100, deadline=None)
+@given(live=st.sets(st.integers(1, 9)), then=st.sets(st.integers(1, 9)), me=st.integers(1, 9), pillar=st.booleans())
+def test_pages_of_equal_inputs_are_equal(tmp_path_factory, live, then, me, pillar):
+    """What ``inputs`` looks at is all that the page shows of its lane: never other bytes under the same inputs."""
+    site = make_site(tmp_path_factory.getbasetemp())
+    topics = make_lane(8)
+    if not pillar:
+        topics = [replace(topic, path=f"{topic.slug}/") for topic in topics]
+    topic, draft = topics[me - 1], make_draft(topics[me - 1])
+    lanes = [cards_of(topics, [topics[n - 1].slug for n in some]) for some in (live, then)]
+
+    keys = [inputs(site, card_of(topic, draft), draft.hash, lane_of(cards)) for cards in lanes]
+    pages = [bytes_of(site, topic, cards, draft) for cards in lanes]
+
+    assert (keys[0] == keys[1]) == (pages[0] == pages[1])
+
+
+@settings(max_examples=50, deadline=None)
+@given(body=st.text(max_size=200), title=st.text(max_size=40))
+def test_the_text_of_a_page_can_be_taken_over(tmp_path_factory, body, title):
+    """It is found in the bytes just as it was made, whatever it says."""
+    site = make_site(tmp_path_factory.getbasetemp())
+    topics = make_lane()
+    draft = make_draft(topics[1], body, title=title)
+
+    assert article_in(bytes_of(site, topics[1], cards_of(topics), draft)) == article(site, draft)
+
+
+def test_a_text_is_the_same_whatever_stands_around_it(site):
+    topics = make_lane()
+    draft, other = make_draft(topics[1]), make_draft(topics[1], "Other words.\n")
+    cards = [cards_of(topics), cards_of(topics, live=["city-3"])]
+    one, moved, edited = (
+        inputs(site, card_of(topics[1], text), text.hash, lane_of(some))
+        for text, some in ((draft, cards[0]), (draft, cards[1]), (other, cards[0]))
+    )
+
+    assert one != moved
+    assert same_text(one, moved)
+    assert not same_text(one, edited)
+    assert not same_text(one, "")
 
 
 def test_the_same_inputs_give_the_same_bytes(site):
     topics = make_lane()
-    page = page_of(site, topics[1], cards_of(topics, live=["japan", "city-3"]))
+    cards, draft = cards_of(topics, live=["japan", "city-3"]), make_draft(topics[1])
 
-    assert render(site, page, make_draft(topics[1])) == render(site, page, make_draft(topics[1]))
+    assert bytes_of(site, topics[1], cards, draft) == bytes_of(site, topics[1], list(cards), replace(draft))
 
 
 def test_a_page_is_whole(site):
@@ -147,7 +197,7 @@ def test_a_page_is_whole(site):
     topic = topics[1]
     page = page_of(site, topic, cards_of(topics, live=["japan", "city-3"]))
 
-    reader = Reader(render(site, page, make_draft(topic, "See [it](/japan/).\n\n## More\n")))
+    reader = Reader(render(site, page, article(site, make_draft(topic, "See [it](/japan/).\n\n## More\n"))))
 
     tags = [tag for tag, _ in reader.tags]
     assert tags.count("h1") == tags.count("main") == tags.count("title") == 1
@@ -162,3 +212,13 @@ def test_a_page_is_whole(site):
         "https://acme.example/blog/japan/city-2/",
     ]
     assert graph[1]["headline"] == topic.title
+
+
+def test_a_lane_is_made_ready_once_for_the_same_cards(site):
+    """And anew for others."""
+    cards = tuple(cards_of(make_lane(3)))
+
+    first = lane_lately(cards)
+
+    assert lane_lately(cards) is first
+    assert lane_lately(cards_of(make_lane(3), live=["japan"])) == lane_of(cards_of(make_lane(3), live=["japan"]))

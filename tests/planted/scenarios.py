@@ -297,7 +297,7 @@ def a_late_confirmation(stand: Stand) -> None:
         lost = True
 
     must(lost, "a late worker could confirm")
-    live = list(stand.services.reading.live(stand.make.site_id, "files", with_content=False))
+    live = list(stand.services.reading.live(stand.make.site_id, "files"))
     must(not live, "what a late worker did is called live")
     stand.whole()
 

@@ -33,7 +33,6 @@ CHOICES: dict[Any, tuple[Any, ...]] = {
 
 # Where a choice is not of a type that says what there is to choose from, or where all of them would be too many.
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "content.twins": [{"column": "title_key"}, {"column": "description_key"}],
     "reads.job_list": [
         {"by_site": True, "by_state": False},
         {"by_site": True, "by_state": True},

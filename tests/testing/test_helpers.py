@@ -115,8 +115,8 @@ def test_the_assembly_gets_the_live_pages(tmp_path):
     """The ready-made assembly builds the artefacts around them."""
     site, draft = a_site(tmp_path), a_draft()
     at = datetime(2026, 3, 1, tzinfo=UTC)
-    live = LivePage("second-page/index.html", "h", "r", "i", at, at, CARD, draft, 1)
-    ctx = Context(site=site, live=[live], pages=[CARD])
+    live = LivePage("second-page/index.html", "h", "r", "i", at, at, CARD, 1, draft.hash)
+    ctx = Context(site=site, live=[live], drafts={1: draft}, pages=[CARD])
 
     outcome = run_site_stage(Assemble, ctx)
 

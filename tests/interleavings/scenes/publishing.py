@@ -43,7 +43,7 @@ class Shelf:
             except (LeaseLost, PathTaken, Occupied) as error:
                 return type(error).__name__
 
-        return Part(name, body, (ledger.intend(CLOCK), COMMIT, (ledger.reservation(), 2), ledger.confirm(CLOCK)))
+        return Part(name, body, (ledger.put(CLOCK), COMMIT, (ledger.reservation(), 2), ledger.confirm(CLOCK)))
 
     def emptied(self) -> list[str]:
         """What was written in this order; the shelf is empty then."""

@@ -6,5 +6,5 @@ JOIN lanes ON lanes.id = topics.lane_id
 LEFT OUTER JOIN publications AS published ON published.topic_id = topics.id AND published.target = %(p_target)s::VARCHAR
 LEFT OUTER JOIN revisions AS was ON was.id = published.live_revision
 LEFT OUTER JOIN revisions AS now ON now.id = topics.revision_id
-WHERE lanes.site_id = %(p_site_id)s::BIGINT AND lanes.name = %(p_lane)s::VARCHAR
-ORDER BY topics.position
+WHERE lanes.site_id = %(p_site_id)s::BIGINT
+ORDER BY topics.lane_id, topics.position

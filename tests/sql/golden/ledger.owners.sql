@@ -1,16 +1,18 @@
-SELECT pages_in.path, topics.slug
-FROM json_to_recordset(CAST(%(pages)s::JSON AS JSON)) AS pages_in(publication_id BIGINT, topic_id BIGINT, path TEXT,
-    hash TEXT, revision BIGINT, inputs TEXT, remote TEXT)
-JOIN publications ON publications.site_id = %(p_site_id)s::BIGINT AND publications.target = %(p_target)s::VARCHAR AND
+SELECT pages_in.target, pages_in.path, topics.slug
+FROM json_to_recordset(CAST(%(pages)s::JSON AS JSON)) AS pages_in(job_id BIGINT, token UUID, fence BIGINT, site_id
+    BIGINT, target TEXT, publication_id BIGINT, topic_id BIGINT, path TEXT, hash TEXT, revision BIGINT, inputs TEXT,
+    remote TEXT)
+JOIN publications ON publications.site_id = pages_in.site_id AND publications.target = pages_in.target AND
     publications.intent_path = pages_in.path
 LEFT OUTER JOIN topics ON topics.id = publications.topic_id
 WHERE publications.topic_id IS DISTINCT
 FROM pages_in.topic_id
 UNION ALL
-SELECT pages_in.path, topics.slug
-FROM json_to_recordset(CAST(%(pages)s::JSON AS JSON)) AS pages_in(publication_id BIGINT, topic_id BIGINT, path TEXT,
-    hash TEXT, revision BIGINT, inputs TEXT, remote TEXT)
-JOIN publications ON publications.site_id = %(p_site_id)s::BIGINT AND publications.target = %(p_target)s::VARCHAR AND
+SELECT pages_in.target, pages_in.path, topics.slug
+FROM json_to_recordset(CAST(%(pages)s::JSON AS JSON)) AS pages_in(job_id BIGINT, token UUID, fence BIGINT, site_id
+    BIGINT, target TEXT, publication_id BIGINT, topic_id BIGINT, path TEXT, hash TEXT, revision BIGINT, inputs TEXT,
+    remote TEXT)
+JOIN publications ON publications.site_id = pages_in.site_id AND publications.target = pages_in.target AND
     publications.live_path = pages_in.path
 LEFT OUTER JOIN topics ON topics.id = publications.topic_id
 WHERE publications.topic_id IS DISTINCT
