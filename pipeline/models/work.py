@@ -197,13 +197,13 @@ class Job(Base):
             "uq_jobs_topic_unfinished",
             "topic_id",
             unique=True,
-            postgresql_where=text("state NOT IN ('done', 'skipped')"),
+            postgresql_where=text("finished_at IS NULL"),
         ),
         Index(
             "uq_jobs_site_assemble",
             "site_id",
             unique=True,
-            postgresql_where=text("topic_id IS NULL AND state NOT IN ('done', 'skipped')"),
+            postgresql_where=text("topic_id IS NULL AND finished_at IS NULL"),
         ),
         # The law of exclusion for every width.
         Index("uq_jobs_gate_slot", "gate_id", "slot", unique=True, postgresql_where=text("slot IS NOT NULL")),

@@ -11,6 +11,7 @@ from sqlalchemy import (
     ARRAY,
     BigInteger,
     ColumnElement,
+    FromClause,
     Integer,
     Interval,
     Text,
@@ -61,3 +62,9 @@ def rows(items: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float | bool | dict | list) else str(value)
+
+
+def not_over(job: FromClause) -> ColumnElement[bool]:
+    """The job is neither done nor skipped: it has no end. Said by its state, the planner would see the index of what is
+    unfinished as a way to whatever has any one of the other states, and walk it whole."""
+    return job.c.finished_at.is_(None)

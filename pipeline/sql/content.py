@@ -20,9 +20,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from pipeline.sql.batch import ONE, table, word
+from pipeline.sql.batch import ONE, not_over, table, word
 from pipeline.sql.tables import attempts, findings, jobs, lanes, publications, revisions, stages, topics
-from pipeline.states import FINAL
 
 SITE = bindparam("p_site_id", type_=BigInteger)
 
@@ -69,7 +68,7 @@ def add_revisions(*, guarded: bool = False) -> Any:
 @cache
 def draft() -> Select[Any]:
     """A topic of a site with its current revision and its unfinished pass; what there is not is NULL."""
-    unfinished = jobs.c.state.not_in([word(s) for s in sorted(FINAL)])
+    unfinished = not_over(jobs)
     first = (
         select(stages.c.name)
         .where(stages.c.site_id == SITE, stages.c.state != word("retired"))
@@ -111,7 +110,7 @@ def lock_pass() -> Select[int]:
         select(jobs.c.id)
         .where(
             jobs.c.topic_id == bindparam("p_topic_id", type_=BigInteger),
-            jobs.c.state.not_in([word(s) for s in sorted(FINAL)]),
+            not_over(jobs),
         )
         .with_for_update(key_share=True)
     )

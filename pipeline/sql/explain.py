@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from pipeline.clock import Clock
-from pipeline.sql.batch import ONE, SECOND, word
+from pipeline.sql.batch import ONE, SECOND, not_over, word
 from pipeline.sql.ending import override
 from pipeline.sql.gates import blocker, used
 from pipeline.sql.tables import attempts, events, gates, jobs, lanes, sites, stages, topics, workers
@@ -37,7 +37,7 @@ from pipeline.states import FINAL, HALTING, JobState as S
 SITE = bindparam("p_site_id", type_=BigInteger)
 LIMIT = bindparam("p_limit", type_=BigInteger)
 OVERDUE = bindparam("p_overdue_seconds", type_=Float)
-UNFINISHED = tuple(word(s) for s in sorted(FINAL))
+OVER = tuple(word(s) for s in sorted(FINAL))
 FAST = literal_column("interval '5 seconds'", Interval)
 AGAIN_AND_AGAIN = literal_column("3", BigInteger)
 LAST_FEW = literal_column("5", BigInteger)
@@ -48,7 +48,7 @@ def site(clock: Clock) -> Select[Any]:
     """``(id, slug, state, changed, built, assembly, now)``; ``assembly`` is the site's own unfinished job."""
     assembly = (
         select(jobs.c.id)
-        .where(jobs.c.site_id == sites.c.id, jobs.c.topic_id.is_(None), jobs.c.state.not_in(UNFINISHED))
+        .where(jobs.c.site_id == sites.c.id, jobs.c.topic_id.is_(None), not_over(jobs))
         .limit(ONE)
         .scalar_subquery()
     )
@@ -117,7 +117,7 @@ def passes(clock: Clock) -> Select[Any]:
     now = clock.statement()
     since = case(
         (jobs.c.state == word(S.RESERVED), jobs.c.reserved_at),
-        (jobs.c.state.in_(UNFINISHED), jobs.c.finished_at),
+        (jobs.c.state.in_(OVER), jobs.c.finished_at),
         else_=func.greatest(jobs.c.created_at, last.c.ended_at, noted.c.at),  # greatest() ignores NULL
     )
     return (
@@ -181,7 +181,7 @@ def _head(gate: FromClause) -> ColumnElement[int]:
             h.c.lane_id == gate.c.lane_id,
             h.c.position == blocker(gate),
             h.c.cleared < gate.c.ordinal,
-            h.c.state.not_in(UNFINISHED),
+            not_over(h),
         )
         .limit(ONE)
         .correlate(gate)
@@ -278,7 +278,7 @@ def lane_standing() -> Select[Any]:
         .where(
             jobs.c.site_id == SITE,
             jobs.c.lane_id == bindparam("p_lane_id", type_=BigInteger),
-            jobs.c.state.not_in(UNFINISHED),
+            not_over(jobs),
         )
         .group_by(jobs.c.stage, jobs.c.state)
     )
@@ -363,6 +363,7 @@ def failing_fast() -> Select[Any]:
         .select_from(jobs.join(fast, true()))
         .where(
             jobs.c.site_id == SITE,
+            not_over(jobs),
             jobs.c.state.in_([word(S.PENDING), word(S.RESERVED)]),
             jobs.c.attempts >= AGAIN_AND_AGAIN,
             fast.c.times >= AGAIN_AND_AGAIN,

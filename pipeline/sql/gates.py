@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import ReturningUpdate, Update
 
 from pipeline.clock import Clock
-from pipeline.sql.batch import GATES, ONE, word
+from pipeline.sql.batch import GATES, ONE, not_over, word
 from pipeline.sql.tables import gates, jobs, lanes
 from pipeline.states import JobState as S
 
@@ -50,7 +50,7 @@ def blocker(gate: FromClause) -> ColumnElement[int]:
             b.c.lane_id == gate.c.lane_id,
             b.c.position > gate.c.passed,
             b.c.cleared < gate.c.ordinal,
-            b.c.state.not_in([word(S.DONE), word(S.SKIPPED)]),
+            not_over(b),
         )
         .order_by(b.c.position)
         .limit(ONE)
@@ -195,7 +195,8 @@ def promote(clock: Clock) -> ReturningUpdate[int]:
             jobs.c.id == turns.c.id,
             free.c.gate_id == turns.c.gate_id,
             free.c.n == turns.c.n,
-            jobs.c.state == word(S.WAITING),  # the guard stands in the write
+            # The guard stands in the write; said like this it leads to no index, of which all would be walked.
+            jobs.c.state.is_not_distinct_from(word(S.WAITING)),
             jobs.c.hold.is_(None),
         )
         .values(

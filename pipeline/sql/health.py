@@ -24,9 +24,9 @@ from sqlalchemy import (
 )
 
 from pipeline.clock import Clock
-from pipeline.sql.batch import ONE, SECOND, word
+from pipeline.sql.batch import ONE, SECOND, not_over, word
 from pipeline.sql.tables import events, gates, jobs, lanes, stages
-from pipeline.states import FINAL, HALTING, JobState as S
+from pipeline.states import HALTING, JobState as S
 
 SITE = bindparam("p_site_id", type_=BigInteger)
 
@@ -130,7 +130,7 @@ def standing(clock: Clock) -> Select[Any]:
         count.filter(jobs.c.state == word(S.WAITING)).label("waiting"),
         count.filter(jobs.c.hold.is_not(None)).label("held"),
         count.filter(jobs.c.state.in_([word(s) for s in sorted(HALTING)])).label("halted"),
-    ).where(jobs.c.site_id == SITE, jobs.c.state.not_in([word(s) for s in sorted(FINAL)]))
+    ).where(jobs.c.site_id == SITE, not_over(jobs))
 
 
 @cache
@@ -161,7 +161,7 @@ def halts() -> Select[Any]:
 @cache
 def resting() -> CompoundSelect[Any]:
     """``(kind, name, state)`` of lanes that are not active, and of stages that are paused, with something to do."""
-    waits = and_(jobs.c.site_id == SITE, jobs.c.state.in_([word(S.WAITING), word(S.PENDING)]))
+    waits = and_(jobs.c.site_id == SITE, not_over(jobs), jobs.c.state.in_([word(S.WAITING), word(S.PENDING)]))
     lane = select(literal_column("'lane'", Text).label("kind"), lanes.c.name, lanes.c.state).where(
         lanes.c.site_id == SITE, lanes.c.state != word("active"), exists().where(jobs.c.lane_id == lanes.c.id, waits)
     )

@@ -11,10 +11,10 @@ from sqlalchemy import BigInteger, Integer, Select, Text, bindparam, case, exist
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from pipeline.clock import Clock
-from pipeline.sql.batch import ONE, word
+from pipeline.sql.batch import ONE, not_over, word
 from pipeline.sql.gates import demoted, within
 from pipeline.sql.tables import events, gates, jobs, lanes, publications, topics
-from pipeline.states import FINAL, JobState as S
+from pipeline.states import JobState as S
 
 SITE = bindparam("p_site_id", type_=BigInteger)
 LANE = bindparam("p_lane_id", type_=BigInteger)
@@ -147,7 +147,7 @@ def listing() -> Select[Any]:
             jobs.c.lane_id == lanes.c.id,
             jobs.c.position > last.c.passed,
             jobs.c.cleared < last.c.ordinal,
-            jobs.c.state.not_in([word(s) for s in sorted(FINAL)]),
+            not_over(jobs),
         )
         .order_by(jobs.c.position)
         .limit(ONE)

@@ -35,10 +35,10 @@ from sqlalchemy.sql.selectable import CTE
 
 from pipeline.clock import Clock
 from pipeline.sql import noting
-from pipeline.sql.batch import GATES, ONE, word
+from pipeline.sql.batch import GATES, ONE, not_over, word
 from pipeline.sql.ending import NO_GATE, NOBODY, arrive, reservation
 from pipeline.sql.tables import attempts, gates, jobs, lanes, revisions, stages, topics
-from pipeline.states import ASSEMBLE, FINAL, ROUNDS, TRANSITIONS, JobState as S
+from pipeline.states import ASSEMBLE, ROUNDS, TRANSITIONS, JobState as S
 
 IDS = func.any(bindparam("p_ids"))
 FORCED = "forced"  # the error class of what a person took from its holder
@@ -119,7 +119,7 @@ def candidates() -> Select[Any]:
         select(jobs.c.id, jobs.c.topic_id)
         .where(
             jobs.c.site_id == bindparam("p_site_id", type_=BigInteger),
-            jobs.c.state.not_in([word(s) for s in sorted(FINAL)]),
+            not_over(jobs),
             jobs.c.state == func.any(bindparam("p_sources", type_=ARRAY(Text))),
             *picked(jobs),
         )

@@ -24,16 +24,16 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
 from pipeline.clock import Clock
-from pipeline.sql.batch import ONE, word
+from pipeline.sql.batch import ONE, not_over, word
 from pipeline.sql.ending import arrive
 from pipeline.sql.tables import events, gates, jobs, lanes, topics
-from pipeline.states import FINAL, JobState as S
+from pipeline.states import JobState as S
 
 SITE = bindparam("p_site_id", type_=BigInteger)
 LANE = bindparam("p_lane_id", type_=BigInteger)
 TOPIC = bindparam("p_topic_id", type_=BigInteger)
 FIRST, LAST = bindparam("p_first", type_=BigInteger), bindparam("p_last", type_=BigInteger)
-UNFINISHED = jobs.c.state.not_in([word(s) for s in sorted(FINAL)])
+UNFINISHED = not_over(jobs)
 
 
 @cache

@@ -30,7 +30,7 @@ from sqlalchemy.dialects.postgresql import JSONB, insert as upsert
 from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
 from pipeline.clock import Clock
-from pipeline.sql.batch import ONE, table, word
+from pipeline.sql.batch import ONE, not_over, table, word
 from pipeline.sql.ending import arrive, override, permitted
 from pipeline.sql.tables import gates, jobs, lanes, sites, stages, topics
 from pipeline.states import ASSEMBLE, JobState as S
@@ -149,7 +149,7 @@ def known_topics() -> Select[Any]:
 
     ``busy``: its newest pass is unfinished.
     """
-    unfinished = exists().where(jobs.c.topic_id == topics.c.id, jobs.c.state.not_in([word(S.DONE), word(S.SKIPPED)]))
+    unfinished = exists().where(jobs.c.topic_id == topics.c.id, not_over(jobs))
     return (
         select(
             topics.c.slug,

@@ -5,9 +5,8 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Select, bindparam, exists, func, select
 
-from pipeline.sql.batch import ONE, word
+from pipeline.sql.batch import ONE, not_over
 from pipeline.sql.tables import gates, jobs, lanes, topics
-from pipeline.states import FINAL
 
 SITE = bindparam("p_site_id", type_=BigInteger)
 
@@ -49,6 +48,6 @@ def under_way() -> Select[Any]:
             owes.label("owes"),
         )
         .select_from(jobs.join(topics, topics.c.id == jobs.c.topic_id).join(lanes, lanes.c.id == jobs.c.lane_id))
-        .where(jobs.c.site_id == SITE, jobs.c.state.not_in([word(s) for s in sorted(FINAL)]))
+        .where(jobs.c.site_id == SITE, not_over(jobs))
         .order_by(lanes.c.id, jobs.c.position)
     )

@@ -19,12 +19,12 @@ from sqlalchemy import (
 )
 
 from pipeline.clock import Clock
-from pipeline.sql.batch import ONE, SECOND, word
+from pipeline.sql.batch import ONE, SECOND, not_over, word
 from pipeline.sql.tables import attempts, gates, jobs, lanes, publications, revisions, sites, topics
 from pipeline.states import HALTING, JobState as S
 
 SITE = bindparam("p_site_id", type_=BigInteger)
-UNFINISHED = jobs.c.state.not_in([word(S.DONE), word(S.SKIPPED)])
+UNFINISHED = not_over(jobs)
 
 
 @cache

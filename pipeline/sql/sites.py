@@ -7,9 +7,8 @@ from sqlalchemy import BigInteger, FromClause, Select, Text, bindparam, delete, 
 from sqlalchemy.sql.dml import Delete, ReturningUpdate, Update
 
 from pipeline import models
-from pipeline.sql.batch import ONE, word
+from pipeline.sql.batch import ONE, not_over, word
 from pipeline.sql.tables import attempts, events, findings, gates, jobs, lanes, publications, revisions, sites, topics
-from pipeline.states import FINAL
 
 SITE = bindparam("p_site_id", type_=BigInteger)
 TABLES = models.Base.metadata.tables
@@ -101,7 +100,7 @@ def contents() -> Select[Any]:
 
     live = publications.c.live_path.is_not(None)
     return select(
-        count(jobs, jobs.c.site_id == SITE, jobs.c.state.not_in([word(s) for s in sorted(FINAL)])).label("unfinished"),
+        count(jobs, jobs.c.site_id == SITE, not_over(jobs)).label("unfinished"),
         count(publications, publications.c.site_id == SITE, live).label("live"),
         count(lanes, lanes.c.site_id == SITE).label("lanes"),
         count(topics, topics.c.site_id == SITE).label("topics"),
@@ -148,6 +147,6 @@ def newest_pass() -> Select[Any]:
         .where(
             topics.c.site_id == SITE,
             topics.c.slug == bindparam("p_slug", type_=Text),
-            jobs.c.state.not_in([word(s) for s in sorted(FINAL)]),
+            not_over(jobs),
         )
     )

@@ -107,17 +107,19 @@ def test_upkeep_repeats_the_pause_for_what_came_back(make: Factory, verb: Verb) 
     assert states(make) == [("pending", 1)]
 
 
-def test_steps_and_plans_in_a_paused_lane_wait_once_upkeep_came_by(make: Factory) -> None:
-    """What a step to a stage without limit, or a plan, makes pending is not claimed, and leaves the claim's index."""
+def test_what_comes_to_a_paused_lane_waits(make: Factory) -> None:
+    """What is planned there at once; what a step to a stage without limit makes pending is not claimed, and leaves the
+    claim's index once upkeep came by."""
     (first,) = make.plan()
     (claim,) = make.claim("generate")
     pause(make)
     make.say(claim)
     make.services.planning.plan(make.site_id, [make.row("lane", n) for n in (1, 2)])
     assert make.job(first).stage == "validate"
+    assert [s for s, _ in states(make)] == ["pending", "waiting"]
     assert make.claim("generate", 9) + make.claim("validate", 9) == []
 
-    assert make.services.lanes.settle(make.site_id) == 2
+    assert make.services.lanes.settle(make.site_id) == 1
 
     assert [s for s, _ in states(make)] == ["waiting", "waiting"]
     assert resume(make).jobs == 2

@@ -44,7 +44,8 @@ WITH chosen AS (
       SELECT chosen.id
       FROM chosen
     )
-  )) AND jobs.id = chosen.id AND jobs.state = 'pending'
+  )) AND jobs.id = chosen.id AND jobs.state IS NOT DISTINCT
+  FROM 'pending'
   RETURNING jobs.id, jobs.site_id, jobs.lane_id, jobs.topic_id, jobs.position, jobs.pass, jobs.stage, jobs.round,
       jobs.max_rounds, jobs.cleared, jobs.state, jobs.hold, jobs.approved, jobs.priority, jobs.release_at,
       jobs.retry_at, jobs.run_at, jobs.run_until, jobs.gate_id, jobs.slot, jobs.attempts, jobs.max_attempts,

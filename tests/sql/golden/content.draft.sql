@@ -9,5 +9,5 @@ SELECT topics.id, topics.title AS topic_title, topics.revision_id, revisions.num
 ) AS first
 FROM topics
 LEFT OUTER JOIN revisions ON revisions.id = topics.revision_id
-LEFT OUTER JOIN jobs ON jobs.topic_id = topics.id AND (jobs.state NOT IN ('done', 'skipped'))
+LEFT OUTER JOIN jobs ON jobs.topic_id = topics.id AND jobs.finished_at IS NULL
 WHERE topics.site_id = %(p_site_id)s::BIGINT AND topics.slug = %(p_slug)s::VARCHAR

@@ -1,4 +1,4 @@
 SELECT jobs.id
 FROM jobs
-WHERE jobs.topic_id = %(p_topic_id)s::BIGINT AND (jobs.state NOT IN ('done', 'skipped'))
+WHERE jobs.topic_id = %(p_topic_id)s::BIGINT AND jobs.finished_at IS NULL
 FOR NO KEY UPDATE

@@ -11,7 +11,7 @@ JOIN LATERAL (
   ) AS few
   WHERE few.outcome IN ('retry', 'failed', 'expired') AND few.fast
 ) AS fast ON true
-WHERE jobs.site_id = %(p_site_id)s::BIGINT AND jobs.state IN ('pending', 'reserved') AND jobs.attempts >= 3 AND
-    fast.times >= 3
+WHERE jobs.site_id = %(p_site_id)s::BIGINT AND jobs.finished_at IS NULL AND jobs.state IN ('pending', 'reserved') AND
+    jobs.attempts >= 3 AND fast.times >= 3
 ORDER BY jobs.id
 LIMIT %(p_limit)s::BIGINT

@@ -8,11 +8,11 @@ SELECT gates.id, gates.stage, gates.width, gates.passed, (
   WHERE h.lane_id = gates.lane_id AND h.position = (
     SELECT b.position
     FROM jobs AS b
-    WHERE b.lane_id = gates.lane_id AND b.position > gates.passed AND b.cleared < gates.ordinal AND (b.state NOT IN
-        ('done', 'skipped'))
+    WHERE b.lane_id = gates.lane_id AND b.position > gates.passed AND b.cleared < gates.ordinal AND b.finished_at IS
+        NULL
     ORDER BY b.position
     LIMIT 1
-  ) AND h.cleared < gates.ordinal AND (h.state NOT IN ('done', 'skipped'))
+  ) AND h.cleared < gates.ordinal AND h.finished_at IS NULL
   LIMIT 1
 ) END AS head, (
   SELECT count(*) AS count_2

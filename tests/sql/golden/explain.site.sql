@@ -1,7 +1,7 @@
 SELECT sites.id, sites.slug, sites.state, sites.changed, sites.built, (
   SELECT jobs.id
   FROM jobs
-  WHERE jobs.site_id = sites.id AND jobs.topic_id IS NULL AND (jobs.state NOT IN ('done', 'skipped'))
+  WHERE jobs.site_id = sites.id AND jobs.topic_id IS NULL AND jobs.finished_at IS NULL
   LIMIT 1
 ) AS assembly, statement_timestamp() AS now
 FROM sites

@@ -21,10 +21,10 @@ FROM (
       SELECT b.position
       FROM jobs AS b
       WHERE b.lane_id = last_gate.lane_id AND b.position > last_gate.passed AND b.cleared < last_gate.ordinal AND
-          (b.state NOT IN ('done', 'skipped'))
+          b.finished_at IS NULL
       ORDER BY b.position
       LIMIT 1
-    ) AND h.cleared < last_gate.ordinal AND (h.state NOT IN ('done', 'skipped'))
+    ) AND h.cleared < last_gate.ordinal AND h.finished_at IS NULL
     LIMIT 1
   )
   LEFT OUTER JOIN stages ON stages.site_id = head.site_id AND stages.name = head.stage

@@ -8,8 +8,7 @@ FROM (
       (
         SELECT b.position
         FROM jobs AS b
-        WHERE b.lane_id = x.lane_id AND b.position > x.passed AND b.cleared < x.ordinal AND (b.state NOT IN ('done',
-            'skipped'))
+        WHERE b.lane_id = x.lane_id AND b.position > x.passed AND b.cleared < x.ordinal AND b.finished_at IS NULL
         ORDER BY b.position
         LIMIT 1
       ), 9223372036854775807

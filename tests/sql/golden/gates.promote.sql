@@ -2,8 +2,7 @@ WITH room AS (
   SELECT x.id AS id, x.width AS width, CASE WHEN (x.width = 1) THEN (
     SELECT b.position
     FROM jobs AS b
-    WHERE b.lane_id = x.lane_id AND b.position > x.passed AND b.cleared < x.ordinal AND (b.state NOT IN ('done',
-        'skipped'))
+    WHERE b.lane_id = x.lane_id AND b.position > x.passed AND b.cleared < x.ordinal AND b.finished_at IS NULL
     ORDER BY b.position
     LIMIT 1
   ) END AS head, greatest(x.width - (
@@ -39,6 +38,6 @@ WITH room AS (
 UPDATE jobs
 SET state='pending', run_at=greatest(jobs.release_at, jobs.retry_at, clock_timestamp()), slot=free.slot
 FROM turns, free
-WHERE jobs.id = turns.id AND free.gate_id = turns.gate_id AND free.n = turns.n AND jobs.state = 'waiting' AND jobs.hold
-    IS NULL
+WHERE jobs.id = turns.id AND free.gate_id = turns.gate_id AND free.n = turns.n AND jobs.state IS NOT DISTINCT
+FROM 'waiting' AND jobs.hold IS NULL
 RETURNING jobs.id, jobs.site_id, jobs.stage, jobs.priority

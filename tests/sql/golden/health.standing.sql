@@ -34,4 +34,4 @@ SELECT count(*) AS unfinished, count(*) FILTER (WHERE jobs.state = 'reserved' AN
     jobs.state = 'waiting') AS waiting, count(*) FILTER (WHERE jobs.hold IS NOT NULL) AS held, count(*) FILTER (WHERE
     jobs.state IN ('cancelled', 'failed', 'repair')) AS halted
 FROM jobs
-WHERE jobs.site_id = %(p_site_id)s::BIGINT AND (jobs.state NOT IN ('done', 'skipped'))
+WHERE jobs.site_id = %(p_site_id)s::BIGINT AND jobs.finished_at IS NULL

@@ -13,8 +13,8 @@ LEFT OUTER JOIN LATERAL (
 LEFT OUTER JOIN LATERAL (
   SELECT jobs.id AS id, jobs.topic_id AS topic_id, jobs.position AS position, jobs.stage AS stage, jobs.state AS state
   FROM jobs
-  WHERE jobs.lane_id = lanes.id AND jobs.position > last.passed AND jobs.cleared < last.ordinal AND (jobs.state NOT IN
-      ('done', 'skipped'))
+  WHERE jobs.lane_id = lanes.id AND jobs.position > last.passed AND jobs.cleared < last.ordinal AND jobs.finished_at IS
+      NULL
   ORDER BY jobs.position
   LIMIT 1
 ) AS head ON true

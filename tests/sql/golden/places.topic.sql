@@ -2,5 +2,5 @@ SELECT topics.id, topics.lane_id, lanes.name AS lane, topics.position, topics.pa
     jobs.stage
 FROM topics
 JOIN lanes ON lanes.id = topics.lane_id
-LEFT OUTER JOIN jobs ON jobs.topic_id = topics.id AND (jobs.state NOT IN ('done', 'skipped'))
+LEFT OUTER JOIN jobs ON jobs.topic_id = topics.id AND jobs.finished_at IS NULL
 WHERE topics.site_id = %(p_site_id)s::BIGINT AND topics.slug = %(p_slug)s::VARCHAR

@@ -2,7 +2,7 @@ SELECT topics.slug, topics.id, sites.slug AS site, topics.path, lanes.name AS la
     topics.made_from, EXISTS (
   SELECT *
   FROM jobs
-  WHERE jobs.topic_id = topics.id AND (jobs.state NOT IN ('done', 'skipped'))
+  WHERE jobs.topic_id = topics.id AND jobs.finished_at IS NULL
 ) AS busy
 FROM topics
 JOIN lanes ON lanes.id = topics.lane_id

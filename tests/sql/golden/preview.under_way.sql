@@ -7,5 +7,5 @@ SELECT jobs.id, lanes.name AS lane, topics.slug, jobs.position, jobs.stage, jobs
 FROM jobs
 JOIN topics ON topics.id = jobs.topic_id
 JOIN lanes ON lanes.id = jobs.lane_id
-WHERE jobs.site_id = %(p_site_id)s::BIGINT AND (jobs.state NOT IN ('done', 'skipped'))
+WHERE jobs.site_id = %(p_site_id)s::BIGINT AND jobs.finished_at IS NULL
 ORDER BY lanes.id, jobs.position

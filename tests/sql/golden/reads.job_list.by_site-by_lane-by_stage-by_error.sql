@@ -12,6 +12,6 @@ JOIN sites ON sites.id = jobs.site_id
 LEFT OUTER JOIN lanes ON lanes.id = jobs.lane_id
 LEFT OUTER JOIN topics ON topics.id = jobs.topic_id
 WHERE jobs.site_id = %(p_site_id)s::BIGINT AND lanes.name = %(p_lane)s::VARCHAR AND jobs.stage = %(p_at)s::VARCHAR AND
-    jobs.error_class = %(p_error_class)s::VARCHAR AND (jobs.state NOT IN ('done', 'skipped'))
+    jobs.error_class = %(p_error_class)s::VARCHAR AND jobs.finished_at IS NULL
 ORDER BY jobs.id
 LIMIT %(p_limit)s

@@ -11,6 +11,6 @@ FROM jobs
 JOIN sites ON sites.id = jobs.site_id
 LEFT OUTER JOIN lanes ON lanes.id = jobs.lane_id
 LEFT OUTER JOIN topics ON topics.id = jobs.topic_id
-WHERE jobs.site_id = %(p_site_id)s::BIGINT AND (jobs.state NOT IN ('done', 'skipped'))
+WHERE jobs.site_id = %(p_site_id)s::BIGINT AND jobs.finished_at IS NULL
 ORDER BY jobs.id
 LIMIT %(p_limit)s

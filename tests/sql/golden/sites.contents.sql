@@ -1,7 +1,7 @@
 SELECT (
   SELECT count(*) AS count_1
   FROM jobs
-  WHERE jobs.site_id = %(p_site_id)s::BIGINT AND (jobs.state NOT IN ('done', 'skipped'))
+  WHERE jobs.site_id = %(p_site_id)s::BIGINT AND jobs.finished_at IS NULL
 ) AS unfinished, (
   SELECT count(*) AS count_2
   FROM publications

@@ -1,0 +1,44 @@
+"""Know unfinished jobs by having no end
+
+The same rows as before: a law says that what is done or skipped, and nothing else, has an end. By their states, every
+question for one of the other states could be answered from this index, and the planner walked all that is unfinished
+for the head of a lane (measured with 10,000,000 finished passes: an acknowledgement of 100 read 3,771 pages instead of
+561).
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision = "0046", "0045"
+
+INDEX, NEW = "uq_jobs_topic_unfinished", "uq_jobs_topic_unfinished_new"
+
+
+def upgrade() -> None:
+    with op.get_context().autocommit_block():
+        op.execute("SET statement_timeout = 0")
+        op.execute("SET lock_timeout = 0")
+        # A failed build leaves an invalid index behind.
+        op.drop_index(NEW, table_name="jobs", if_exists=True, postgresql_concurrently=True)
+        op.create_index(
+            NEW,
+            "jobs",
+            ["topic_id"],
+            unique=True,
+            postgresql_where=sa.text("finished_at IS NULL"),
+            postgresql_concurrently=True,
+        )
+        # The new one is there first, so that the law holds all the time.
+        op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {INDEX}")
+        op.execute(f"ALTER INDEX {NEW} RENAME TO {INDEX}")
+
+
+def downgrade() -> None:
+    old = "state NOT IN ('done', 'skipped')"
+    with op.get_context().autocommit_block():
+        op.execute("SET statement_timeout = 0")
+        op.execute("SET lock_timeout = 0")
+        op.drop_index(NEW, table_name="jobs", if_exists=True, postgresql_concurrently=True)
+        op.execute(f"CREATE UNIQUE INDEX CONCURRENTLY {NEW} ON jobs (topic_id) WHERE {old}")
+        op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {INDEX}")
+        op.execute(f"ALTER INDEX {NEW} RENAME TO {INDEX}")
