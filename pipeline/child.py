@@ -59,7 +59,7 @@ def _heed_signals(worker: Worker) -> None:
         first = not heard
         heard.add(number)
         if first:  # another signal may come in the middle of set(), which must not be entered twice
-            worker.stop.set()
+            worker.end()
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
@@ -78,7 +78,7 @@ def _heed_parent(worker: Worker) -> None:
     # Read through the descriptor: the buffered object's lock would be held when the process ends.
     while os.read(0, 1024):
         pass
-    worker.stop.set()
+    worker.end()
 
 
 if __name__ == "__main__":

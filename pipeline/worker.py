@@ -42,6 +42,7 @@ log = logging.getLogger("pipeline")
 MISSES = 5  # flushes behind a busy gate before it is waited for
 LONELY = 30.0  # seconds after which full hands are emptied for a job that runs by itself
 LOOK_AGAIN = 1.0  # seconds between two looks for prefixes, and for what lies before a floor
+FEW = 8  # jobs
 LINGER = 0.002  # seconds for which what is quick is waited for
 WORDS = 0.02  # seconds between two words to others, at least
 LAST_WORDS = 3.0  # seconds beyond the grace period in which jobs are given back
@@ -123,6 +124,11 @@ class Worker:
                 self._executors.close()
                 self._heartbeat.stop()
                 shared.dispose()
+
+    def end(self) -> None:
+        """Let ``run`` come to its end; a signal's handler may say so."""
+        self.stop.set()
+        self._bell.ring()
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Do a step; a database that is away is told once, and looked for again with growing patience."""
@@ -298,9 +304,10 @@ class Worker:
         log.warning("lost job %d%s: %s; its result is dropped", holding.claim.job_id, of, why)
 
     def _linger(self) -> None:
-        """Let more of what is quick end, so that it is acknowledged together; not when a lane waits for it."""
+        """Let more of what is quick end, so that it is acknowledged together; not when a lane waits for it and there is
+        little to come."""
         done = [holding for holding, _ in tuple(self._done)]
-        if len(done) >= len(self._held) // 2 or any(h.claim.gated for h in done):
+        if len(done) >= len(self._held) // 2 or (len(self._held) < FEW and any(h.claim.gated for h in done)):
             return
         if all(self._pace.is_quick(h.claim.stage) for h in self._held.values()):
             time.sleep(LINGER)

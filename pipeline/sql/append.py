@@ -211,11 +211,15 @@ def add_jobs(clock: Clock) -> ReturningInsert[Any]:
         "max_attempts": func.coalesce(own, first.c.max_attempts),
         "run_at": clock.stored(),
     }
-    rows = select(*values.values()).select_from(
-        given.join(lanes, lanes.c.id == given.c.lane_id)
-        .join(first, and_(first.c.site_id == SITE, first.c.ordinal == _first()))
-        .outerjoin(gate, and_(gate.c.lane_id == lanes.c.id, gate.c.stage == first.c.name))
-        .join(new, true())
+    rows = (
+        select(*values.values())
+        .select_from(
+            given.join(lanes, lanes.c.id == given.c.lane_id)
+            .join(first, and_(first.c.site_id == SITE, first.c.ordinal == _first()))
+            .outerjoin(gate, and_(gate.c.lane_id == lanes.c.id, gate.c.stage == first.c.name))
+            .join(new, true())
+        )
+        .order_by(new.c.id)  # as they were given: who is planned first is due first
     )
     return (
         insert(jobs)

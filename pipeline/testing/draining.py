@@ -158,7 +158,7 @@ def _working(worker: Worker) -> Iterator[_Thread]:
     try:
         yield thread
     finally:
-        worker.stop.set()
+        worker.end()
         thread.itself.join()
     if thread.error is not None:
         raise thread.error

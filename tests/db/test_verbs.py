@@ -427,3 +427,21 @@ def test_a_refusal_is_all_or_nothing(make: Factory, engine: Engine) -> None:
         make.services.operate.cancel([first, second], actor=ACTOR)
 
     assert everything(make) == before
+
+
+def test_a_long_assembly_is_not_begun_again_at_once(make: Factory, sql: Sql) -> None:
+    """The next one waits four times as long as the last took, so that it takes a fifth of the time at most."""
+    make.site()
+    make.services.work.touch(make.site_id)
+    (claim,) = make.claim("assemble")
+    make.say(claim, built=(1, ""))
+    sql("UPDATE attempts SET reserved_at = ended_at - interval '1 minute'")
+    make.advance_to("publish")
+    (page,) = make.claim("publish")
+
+    make.say(page, touches=True)
+
+    ((seconds,),) = sql(
+        "SELECT extract(epoch FROM run_at - clock_timestamp()) FROM jobs WHERE topic_id IS NULL AND state = 'pending'"
+    )
+    assert 200 < seconds <= 240

@@ -21,4 +21,5 @@ JOIN LATERAL (
   ORDER BY topics.position
   LIMIT (given.last - given.first) + 1
 ) AS "new" ON true
+ORDER BY "new".id
 RETURNING jobs.topic_id, jobs.lane_id, jobs.position, jobs.id
