@@ -49,7 +49,7 @@ def test_o27_no_wake_up_is_needed(spoilt: Spoilt) -> None:
     all sessions are ended again and again."""
     spoilt.project.stages(QUICK)
     spoilt.make.site(stages=ONE)
-    worker = spoilt.project.worker(POLL="PT1S")
+    worker = spoilt.project.worker(POLL="PT1S", WAKE="false")
 
     for number in range(1, 7):
         spoilt.services.planning.plan(spoilt.make.site_id, [spoilt.make.row(f"l{number}", 1)])

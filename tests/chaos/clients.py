@@ -16,7 +16,7 @@ from pipeline.testing.database import SCHEMA
 from pipeline.views import TopicRow
 from tests.chaos.history import History
 
-LANES = 8
+LANES = 12
 
 
 class Client:
