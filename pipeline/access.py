@@ -72,9 +72,10 @@ class Ledger:
         return done
 
     def publish_all(self, target: str, pages: Sequence[Page], *, at_once: int = 1) -> int:
-        done = self._services.ledger.publish_all(
-            self._holding.claim, target, pages, still_ours=self._holding.ours, at_once=at_once
-        )
+        with reached():
+            done = self._services.ledger.publish_all(
+                self._holding.claim, target, pages, still_ours=self._holding.ours, at_once=at_once
+            )
         self.confirmed = True
         return sum(done)
 

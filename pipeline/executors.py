@@ -49,6 +49,9 @@ class Executors:
     def _run(self, holding: Holding, run: Callable[[Holding], Ack]) -> None:
         if holding.stop:
             return
+        if not holding.ours():  # it lay here too long: whoever has it now is not to be met by its twin
+            self._done(holding, verdict.stopped(holding.claim, self._runner.stage(holding.claim)))
+            return
         holding.started = True
         began = now()
         holding.waited = began - holding.taken

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 MOMENT = 0.05  # seconds: what takes less is quick
 WAIT = 0.25  # seconds that a job may lie before it begins
-MOST = 256  # jobs
+MOST = 64  # jobs: as many are charged with an attempt when their worker dies
 SMOOTH = 8  # runs that a mean looks back on
 
 

@@ -43,10 +43,13 @@ class Rota:
 
     def shares(self, room: int, readable: Collection[int], ahead: int = 0, quick: Collection[str] = ()) -> list[Prefix]:
         """Which prefixes of the ``readable`` sites to ask, later stages first; shares sum to the room, sites take
-        turns. Stages that are ``quick`` share ``ahead`` jobs more."""
+        turns. Stages that are ``quick`` share ``ahead`` jobs more, unless something else is ready: that would wait for
+        them."""
         known = {name: place for place, name in enumerate(self._stages.pipeline)}
         known[ASSEMBLE] = len(known)  # without such a stage it is settled by the runner, or it would stand for ever
-        mine = [key for key in self.ready if key[0] in readable and key[1] in known and (room > 0 or key[1] in quick)]
+        mine = [key for key in self.ready if key[0] in readable and key[1] in known]
+        if any(key[1] not in quick for key in mine):
+            ahead = 0
         if not mine or room + ahead <= 0:
             return []
         sites = sorted({key[0] for key in mine})

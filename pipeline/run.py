@@ -29,6 +29,7 @@ from pipeline.wanted import fingerprints, hashed, longest_first, specs
 
 TICK = 0.05  # seconds between two looks, while looking costs little
 LOOKING = 0.05  # of the time at most: what is unfinished is counted each time
+LONGEST = 2.0  # seconds between two looks, whatever one took
 AWAY_FOR = 60.0  # seconds that the database may be away before a run gives up
 
 
@@ -251,7 +252,7 @@ class Run:
             away_since = None
             names = tuple(stages.pipeline)
             self._show(Progress(self._slug, time.monotonic() - began, total, standing, names))
-            time.sleep(max(TICK, took / LOOKING))
+            time.sleep(min(max(TICK, took / LOOKING), LONGEST))
 
     def _moving(self, services: Services, site_id: int, standing: Sequence[Standing]) -> bool:
         """Whether something runs; or, at a stage that is not paused, is due or will be within the time that we wait."""

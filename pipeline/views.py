@@ -111,7 +111,8 @@ class Page:
     """What is to be at one path of a target.
 
     ``look`` answers what the target has there now, or None; ``act`` changes the target and answers its version tag.
-    Without a topic it is an artefact of the site.
+    Without a topic it is an artefact of the site. With ``seen`` it takes the place of what has that hash and of nothing
+    else: what became live meanwhile stays, and so does what another is at.
     """
 
     key: str
@@ -121,6 +122,7 @@ class Page:
     topic_id: int | None = None
     revision: int | None = None
     inputs: str = ""
+    seen: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

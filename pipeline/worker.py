@@ -262,6 +262,10 @@ class Worker:
     def _start(self, prefixes: Sequence[Prefix], claims: Sequence[Claim], which: Which, asked_at: float) -> bool:
         if which is Which.TOGETHER:
             self._rota.took(prefixes, claims)
+        jobs = {c.job_id for c in claims}
+        for fence in [f for f, h in self._held.items() if h.claim.job_id in jobs]:
+            self._held[fence].lost = True  # taken away from us, and ours once more
+            self._lose(fence, "another worker has it")
         holdings = [self._holding(c, asked_at) for c in claims]
         self._heartbeat.hold(holdings)
         for holding in holdings:
@@ -309,14 +313,17 @@ class Worker:
         done = [holding for holding, _ in tuple(self._done)]
         if len(done) >= len(self._held) // 2 or (len(self._held) < FEW and any(h.claim.gated for h in done)):
             return
-        if all(self._pace.is_quick(h.claim.stage) for h in self._held.values()):
+        if self._all_quick():
             time.sleep(LINGER)
+
+    def _all_quick(self) -> bool:
+        return all(self._pace.is_quick(h.claim.stage) for h in self._held.values())
 
     def _turn_over(self) -> bool:
         """Commit what is done and reserve what there is room for then, in one transaction where that may be."""
         self._linger()
         group = self._finished()
-        if self._held and len(self._unsaid) == len(self._held):
+        if self._held and len(self._unsaid) == len(self._held) and self._all_quick():
             self._pace.ran_dry()
         emptied = len(group) == len(self._held) and bool(self._rota.loners)
         whole = any(p.ack.claim.topic is None for p in group)

@@ -119,6 +119,7 @@ def _build(site: Site, ctx: AssembleContext, target: FilesTarget, stale: Sequenc
                 topic_id=page.card.topic_id,
                 revision=page.live.revision,
                 inputs=page.inputs,
+                seen=page.live.hash,  # not over what its own pass has put there since
             )
         )
     return ctx.ledger.publish_all(FILES, files, at_once=AT_ONCE)

@@ -134,6 +134,7 @@ class FilesTarget:
         topic_id: int | None = None,
         revision: int | None = None,
         inputs: str = "",
+        seen: str | None = None,
     ) -> Page:
         """These bytes as a page for the ledger; ``cancelled`` is asked once more right before they are put in place."""
         return Page(
@@ -144,6 +145,7 @@ class FilesTarget:
             topic_id=topic_id,
             revision=revision,
             inputs=inputs,
+            seen=seen,
         )
 
     def holds(self, page: LivePage) -> bool:

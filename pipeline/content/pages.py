@@ -7,6 +7,7 @@ because something elsewhere went live.
 
 import hashlib
 import json
+import threading
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -73,15 +74,18 @@ def lane_name(site: Site, lane: str) -> str:
 def lane_lately(cards: Sequence[PageCard]) -> Lane:
     """The same as ``lane_of``, which is asked again only when the cards of that lane are others than the last time."""
     name = cards[0].lane if cards else ""
-    kept = _lately.pop(name, None)
+    with _turn:
+        kept = _lately.pop(name, None)
     if kept is None or kept[0] is not cards:
         kept = cards, lane_of(cards)
-    _lately[name] = kept  # the last that goes
-    while len(_lately) > LANES:
-        _lately.pop(next(iter(_lately)), None)
+    with _turn:
+        _lately[name] = kept  # the last that goes
+        while len(_lately) > LANES:
+            del _lately[next(iter(_lately))]
     return kept[1]
 
 
+_turn = threading.Lock()
 _lately: dict[str, tuple[Sequence[PageCard], Lane]] = {}
 
 

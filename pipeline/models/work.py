@@ -194,13 +194,13 @@ class Job(Base):
         ),
         # One unfinished job a topic, one unfinished assembly a site.
         Index(
-            "uq_jobs_topic_unfinished",
+            "uq_jobs_topic_open",
             "topic_id",
             unique=True,
             postgresql_where=text("finished_at IS NULL"),
         ),
         Index(
-            "uq_jobs_site_assemble",
+            "uq_jobs_assembly_open",
             "site_id",
             unique=True,
             postgresql_where=text("topic_id IS NULL AND finished_at IS NULL"),

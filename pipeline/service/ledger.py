@@ -47,7 +47,7 @@ class _Intent:
         here = {"job_id": claim.job_id, "token": str(claim.token), "fence": claim.fence, "site_id": claim.site_id}
         return [
             {**here, "target": self.target, "topic_id": p.topic_id, "path": p.key, "hash": p.hash,
-             "revision": p.revision, "inputs": p.inputs}
+             "revision": p.revision, "inputs": p.inputs, "seen": p.seen}
             for p in self.pages
         ]  # fmt: skip
 
@@ -57,7 +57,7 @@ class _Deed:
     """What one reservation has done, or found done: of each publication the hash, and the target's tag."""
 
     claim: Claim
-    settled: Sequence[tuple[int, str, str]]
+    settled: Sequence[tuple[int | None, str, str]]
 
     def rows(self) -> list[dict[str, Any]]:
         claim = self.claim
@@ -75,7 +75,7 @@ class LedgerService(Service):
 
     def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
         super().__init__(engine, clock)
-        self._intends: Together[_Intent, list[int]] = Together(lambda some: self._all(self._intend, some))
+        self._intends: Together[_Intent, list[int | None]] = Together(lambda some: self._all(self._intend, some))
         self._confirms: Together[_Deed, None] = Together(lambda some: self._all(self._confirm, some))
 
     def publish(
@@ -102,8 +102,9 @@ class LedgerService(Service):
         """Make each page be at the target what its hash says; for each, whether something was done there.
 
         One intent and one confirmation for all of them, and up to ``at_once`` are acted on at the same time; what was
-        done when one of them failed is confirmed, and no other is begun. Raises LeaseLost when the reservation is gone,
-        PathTaken when another topic has a path, Occupied when another reservation is at one just now.
+        done when one of them failed is confirmed, and no other is begun. A page whose place is not as it was seen any
+        more is left alone. Raises LeaseLost when the reservation is gone, PathTaken when another topic has a path,
+        Occupied when another reservation is at one just now.
         """
         if not pages:
             return []
@@ -115,7 +116,7 @@ class LedgerService(Service):
         failed: list[BaseException] = []
 
         def act(n: int) -> None:
-            if not failed:
+            if not failed and ids[n] is not None:
                 try:
                     done[n] = self._act(claim, pages[n], still_ours)
                 except BaseException as error:
@@ -130,10 +131,11 @@ class LedgerService(Service):
                     act(n)
         finally:
             if done:
-                self._confirms(_Deed(claim, [(ids[n], pages[n].hash, remote) for n, (_, remote) in done.items()]))
+                settled = [(ids[n], pages[n].hash, remote) for n, (_, remote) in done.items()]
+                self._confirms(_Deed(claim, settled))
         if failed:
             raise failed[0]
-        return [done[n][0] for n in range(len(pages))]
+        return [n in done and done[n][0] for n in range(len(pages))]
 
     def _act(self, claim: Claim, page: Page, still_ours: Callable[[], bool]) -> tuple[bool, str]:
         found = page.look()
@@ -147,7 +149,7 @@ class LedgerService(Service):
 
     def _all(self, step: Callable[[Connection, Sequence[Step]], list[T]], some: Sequence[Step]) -> list[T | Exception]:
         """Take the step for all in one transaction; when it is refused to one, for each in its own."""
-        if len(some) > 1 and len({one.claim.fence for one in some}) == len(some):
+        if len(some) > 1 and len({one.claim.job_id for one in some}) == len(some):
             try:
                 return list(self._write(lambda connection: step(connection, some)))
             except Exception as error:
@@ -161,12 +163,12 @@ class LedgerService(Service):
                 answers.append(error)
         return answers
 
-    def _intend(self, connection: Connection, intents: Sequence[_Intent]) -> list[list[int]]:
-        """Of each the ids of its publications, in the order of its pages."""
+    def _intend(self, connection: Connection, intents: Sequence[_Intent]) -> list[list[int | None]]:
+        """Of each the ids of its publications, in the order of its pages; None for one that is left alone."""
         wanted = [(intent, page) for intent in intents for page in intent.pages]
         asked = [row for intent in intents for row in intent.rows()]
         self._reserved(connection, intents, asked)
-        of: dict[tuple[Any, ...], int] = {}
+        of: dict[tuple[Any, ...], int | None] = {}
         # Who waits here for another's row finds it below: who has it is judged by a statement that begins later.
         for at in connection.execute(ledger.put(self._clock), {"pages": asked}):
             of[_place(at.site_id, at.target, at.topic_id, at.intent_path)] = at.id
@@ -180,19 +182,20 @@ class LedgerService(Service):
         return [[of[next(ids)] for _ in intent.pages] for intent in intents]
 
     def _intend_again(
-        self, connection: Connection, asked: Sequence[dict[str, Any]], of: dict[tuple[Any, ...], int]
+        self, connection: Connection, asked: Sequence[dict[str, Any]], of: dict[tuple[Any, ...], int | None]
     ) -> None:
-        """The intents of what was on record already, whose ids are added."""
+        """The intents of what was on record already, whose ids are added; None where something else was seen."""
         for at in connection.execute(ledger.lock(), {"pages": asked}):
             of[_place(at.site_id, at.target, at.topic_id, at.intent_path)] = at.id
-        wanted = [
-            row | {"publication_id": of[_place(row["site_id"], row["target"], row["topic_id"], row["path"])]}
-            for row in asked
-        ]
+        places = [_place(row["site_id"], row["target"], row["topic_id"], row["path"]) for row in asked]
+        wanted = [row | {"publication_id": of[place]} for row, place in zip(asked, places, strict=True)]
         written = set(connection.execute(ledger.intend(self._clock), {"pages": wanted}).scalars())
-        for row in wanted:
-            if row["publication_id"] not in written:
+        for row, place in zip(asked, places, strict=True):
+            if of[place] in written:
+                continue
+            if row["seen"] is None:
                 raise Occupied(f"{row['target']}:{row['path']} is being written by another worker")
+            of[place] = None
 
     def _confirm(self, connection: Connection, deeds: Sequence[_Deed]) -> list[None]:
         asked = [row for deed in deeds for row in deed.rows()]
@@ -208,7 +211,7 @@ class LedgerService(Service):
     ) -> None:
         held = set(connection.execute(ledger.reservation(), {"pages": asked}).scalars())
         for one in some:
-            if one.claim.job_id not in held:
+            if one.claim.fence not in held:
                 raise LeaseLost(f"job {one.claim.job_id}: the reservation is no longer ours; the target is left alone")
 
 

@@ -66,16 +66,17 @@ def pages() -> TableValuedAlias:
         revision=BigInteger,
         inputs=Text,
         remote=Text,
+        seen=Text,
     )
 
 
 @cache
 def reservation() -> Select[int]:
-    """The ids of the jobs whose token is still their own; share-locked, so that it stays so until the commit."""
+    """The fences of the jobs that are still held under them; share-locked, so that it stays so until the commit."""
     held = pages()
-    mine = exists().where(held.c.job_id == jobs.c.id, held.c.token == jobs.c.token)
+    mine = exists().where(held.c.job_id == jobs.c.id, held.c.token == jobs.c.token, held.c.fence == jobs.c.fence)
     return (
-        select(jobs.c.id)
+        select(jobs.c.fence)
         .where(mine, jobs.c.state == word(S.RESERVED))
         .order_by(jobs.c.id)
         .with_for_update(read=True, of=jobs)
@@ -155,7 +156,8 @@ def lock() -> Select[Any]:
 
 @cache
 def intend(clock: Clock) -> ReturningUpdate[Any]:
-    """Note what is about to be done; returns ids. A missing one: another live reservation is at it."""
+    """Note what is about to be done; returns ids. A missing one: another live reservation is at it; or what is live is
+    not what was ``seen``, where that was said."""
     new, other = pages(), jobs.alias("other")
     taken = exists().where(
         other.c.state == word(S.RESERVED),
@@ -168,6 +170,7 @@ def intend(clock: Clock) -> ReturningUpdate[Any]:
         .where(
             publications.c.id == new.c.publication_id,
             or_(publications.c.intent_token.is_(None), mine, ~taken),
+            or_(new.c.seen.is_(None), publications.c.live_hash == new.c.seen),
         )
         .values({f"intent_{name}": new.c[name] for name in INTENT} | {"intent_at": clock.stored()})
         .returning(publications.c.id)

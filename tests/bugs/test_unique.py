@@ -51,7 +51,7 @@ def test_o23_two_unfinished_passes_of_a_topic_cannot_come_to_be(make: Factory, s
     with pytest.raises(IntegrityError) as refused:
         sql(AGAIN, id=old)
     assert sqlstate(refused.value) == "23505"
-    assert "uq_jobs_topic_unfinished" in str(refused.value)
+    assert "uq_jobs_topic_open" in str(refused.value)
     make.services.operate.requeue([old], actor=ACTOR)
     claims = make.claim("generate", 200)
     assert {c.job_id for c in claims} >= {old, *others}

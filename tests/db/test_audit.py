@@ -182,7 +182,7 @@ FAULTS = (
     fault(
         "I13",
         "two unfinished passes of a topic",
-        "DROP INDEX uq_jobs_topic_unfinished",
+        "DROP INDEX uq_jobs_topic_open",
         "INSERT INTO jobs (site_id, lane_id, topic_id, position, pass, stage, state, max_attempts)"
         " SELECT site_id, lane_id, topic_id, position, 2, stage, 'failed', 5 FROM jobs WHERE id = {third}",
     ),

@@ -11,8 +11,8 @@ from tests.factories import Factory
 BROKEN = (
     ("ck_jobs_attempts", "ALTER TABLE jobs DROP CONSTRAINT ck_jobs_attempts", "UPDATE jobs SET attempts = -1"),
     (
-        "uq_jobs_topic_unfinished",
-        "DROP INDEX uq_jobs_topic_unfinished",
+        "uq_jobs_topic_open",
+        "DROP INDEX uq_jobs_topic_open",
         "INSERT INTO jobs (site_id, lane_id, topic_id, position, pass, stage, state, max_attempts)"
         " SELECT site_id, lane_id, topic_id, position, 2, stage, 'failed', 5 FROM jobs",
     ),

@@ -85,12 +85,12 @@ LAWS: tuple[tuple[str, str], ...] = (
     ("ck_jobs_finite", "UPDATE jobs SET lease_expires_at = 'infinity' WHERE state = 'reserved'"),
     ("ck_jobs_finite", DONE.format("finished_at = 'infinity'")),
     (
-        "uq_jobs_topic_unfinished",
+        "uq_jobs_topic_open",
         "INSERT INTO jobs (site_id, lane_id, topic_id, position, pass, stage, state, max_attempts)"
         " SELECT site_id, lane_id, topic_id, position, 2, stage, 'cancelled', 5 FROM jobs WHERE id = :waiting",
     ),
     (
-        "uq_jobs_site_assemble",
+        "uq_jobs_assembly_open",
         "INSERT INTO jobs (site_id, stage, state, max_attempts)"
         " SELECT :site, 'assemble', 'failed', 5 FROM generate_series(1, 2)",
     ),

@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.errors import LeaseLost, PathTaken
 from pipeline.service.acknowledging import Verb
-from pipeline.service.ledger import Occupied
-from pipeline.views import Claim, Found
+from pipeline.service.ledger import Occupied, _Intent
+from pipeline.views import Claim, Found, Page
 from tests.db.conftest import Sql
 from tests.factories import Factory, draft_of
 
@@ -293,3 +293,41 @@ def test_two_artefacts_are_two_rows(make: Factory, place: Place, publish: Callab
         ("feed.xml", None),
         ("sitemap.xml", None),
     ]
+
+
+def test_what_became_live_meanwhile_stays(make: Factory, place: Place, publish: Callable[..., bool], sql: Sql) -> None:
+    """A page that was made from what was live a while ago takes nobody's place: the newer one is left alone."""
+    make.advance_to("publish")
+    (claim,) = make.claim("publish")
+    publish(claim)
+    publish(claim, hash="h2")
+    assert claim.topic is not None
+    stale, fresh = (
+        Page("a/", "h3", lambda: place.look("a/"), lambda: place.write("a/", "h3"), claim.topic.id, seen=seen)
+        for seen in ("h1", "h2")
+    )
+
+    left = make.services.ledger.publish_all(claim, "files", [stale], still_ours=lambda: True)
+    between = sql("SELECT live_hash, intent_token FROM publications")
+    taken = make.services.ledger.publish_all(claim, "files", [fresh], still_ours=lambda: True)
+
+    assert (left, between) == ([False], [("h2", None)])
+    assert taken == [True]
+    assert sql("SELECT live_hash FROM publications") == [("h3",)]
+
+
+def test_a_lost_reservation_is_not_carried_by_a_later_one_of_its_job(make: Factory) -> None:
+    """Side by side in one transaction, each is asked for by its own fence."""
+    (job_id,) = make.advance_to("publish")
+    (lost,) = make.claim("publish")
+    make.services.operate.cancel([job_id], actor="a", force=True)
+    make.services.operate.requeue([job_id], actor="a")
+    (held,) = make.claim("publish")
+    assert held.topic is not None
+    page = Page("a/", "h1", lambda: None, lambda: "", held.topic.id)
+    ledger = make.services.ledger
+
+    old, new = ledger._all(ledger._intend, [_Intent(claim, "files", [page]) for claim in (lost, held)])
+
+    assert isinstance(old, LeaseLost)
+    assert isinstance(new, list)

@@ -21,13 +21,13 @@ ASKED: dict[str, tuple[Executable, set[str]]] = {
     "passes": (explaining.passes(CLOCK), {"pk_jobs"}),
     "gate": (explaining.gate(), {"ix_jobs_lane_position", "uq_jobs_gate_slot"}),
     "holders": (explaining.holders(), {"uq_jobs_gate_slot"}),
-    "site": (explaining.site(CLOCK), {"uq_jobs_site_assemble"}),
+    "site": (explaining.site(CLOCK), {"uq_jobs_assembly_open"}),
     "lane_gates": (explaining.lane_gates(), {"ix_jobs_lane_position", "uq_jobs_gate_slot", "ix_jobs_waiting"}),
     "still_lanes": (explaining.still_lanes(CLOCK), {"ix_jobs_lane_position", "pk_jobs"}),
     "late": (explaining.late(CLOCK), {"ix_jobs_reserved"}),
-    "failing_fast": (explaining.failing_fast(), {"ix_jobs_claim", "ix_jobs_reserved", "uq_jobs_topic_unfinished"}),
+    "failing_fast": (explaining.failing_fast(), {"ix_jobs_claim", "ix_jobs_reserved", "uq_jobs_topic_open"}),
     "unclaimed": (explaining.unclaimed(CLOCK), {"ix_jobs_claim"}),
-    "delays": (reads.delays(CLOCK), {"ix_jobs_claim", "ix_jobs_reserved", "uq_jobs_topic_unfinished"}),
+    "delays": (reads.delays(CLOCK), {"ix_jobs_claim", "ix_jobs_reserved", "uq_jobs_topic_open"}),
 }
 WHOLE = {"failing_fast", "delays"}
 

@@ -211,7 +211,7 @@ HOT: dict[str, tuple[Executable, set[str]]] = {
     "still-held": (transitions.still_held(), {"pk_jobs"}),
     "standing": (
         reads.unfinished(CLOCK),
-        {"uq_jobs_topic_unfinished", "ix_jobs_claim", "ix_jobs_waiting", "ix_jobs_reserved", "ix_jobs_halted"},
+        {"uq_jobs_topic_open", "ix_jobs_claim", "ix_jobs_waiting", "ix_jobs_reserved", "ix_jobs_halted"},
     ),
     "halted": (reads.halted(), {"ix_jobs_halted", "ix_jobs_lane_position", "ix_jobs_waiting"}),
     "hasten": (operate.hasten(CLOCK), {"ix_jobs_claim"}),

@@ -130,6 +130,19 @@ def test_what_has_not_begun_when_the_worker_stops_does_not_begin(scene: Scene) -
     assert not held.started
 
 
+def test_what_lay_until_its_lease_ran_out_does_not_begin(scene: Scene) -> None:
+    """Another may have it by now; it comes back, so that the worker lets go of it."""
+    begun: list[Holding] = []
+    scene.executors._runner.run = lambda h: begun.append(h)  # type: ignore[method-assign,assign,return-value]
+    held = holding(ASSEMBLE)
+    held.until = now() - 1
+
+    scene.executors.start(held)
+
+    assert scene.ack().verb is Verb.RELEASE
+    assert begun == []
+
+
 def test_a_lost_lease_cancels_a_task(scene: Scene) -> None:
     """It ends by itself, and says that its reservation is gone."""
     held = scene.start("slow")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from pipeline import Stage
 from pipeline.pace import MOMENT, MOST, WAIT, Pace
 from pipeline.project.loading import Stages
@@ -76,13 +78,23 @@ def test_more_hands_than_the_most_are_all_used() -> None:
     assert pace.most([]) == 2 * MOST
 
 
-def test_only_quick_stages_are_asked_for_beyond_the_room() -> None:
-    """The others get of the room what they got before; with no room they are not asked for."""
+def test_quick_stages_are_asked_for_beyond_the_room() -> None:
+    """And with no room at all."""
     rota = Rota(Stages({"generate": Some(), "validate": Some()}, None))
     rota.ready = {(1, "generate", 2), (1, "validate", 2)}
+    quick = ["generate", "validate"]
 
-    both = {p.stage: p.share for p in rota.shares(4, {1}, 100, ["validate"])}
-    full = {p.stage: p.share for p in rota.shares(0, {1}, 100, ["validate"])}
+    asked = [{p.stage: p.share for p in rota.shares(room, {1}, 100, quick)} for room in (4, 0)]
 
-    assert both == {"generate": 2, "validate": 102}
-    assert full == {"validate": 100}
+    assert asked == [{"generate": 52, "validate": 52}, {"generate": 50, "validate": 50}]
+
+
+@pytest.mark.parametrize("slow", [(1, "generate", 2), (1, "assemble", 2), (2, "generate", 2)])
+def test_nothing_is_held_in_store_while_something_slow_is_ready(slow: tuple[int, str, int]) -> None:
+    """It would wait behind the store, and behind each refill of it, as long as there is quick work."""
+    rota = Rota(Stages({"generate": Some(), "validate": Some()}, None))
+    rota.ready = {(1, "validate", 2), slow}
+
+    beside, full = ([p.share for p in rota.shares(room, {1, 2}, 100, ["validate"])] for room in (4, 0))
+
+    assert (beside, full) == ([2, 2], [])

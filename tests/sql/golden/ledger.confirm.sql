@@ -14,7 +14,7 @@ SET live_path=publications.intent_path, live_hash=publications.intent_hash, live
 ) END) THEN publications.changed_at ELSE clock_timestamp() END, intent_token=NULL, intent_fence=NULL, intent_at=NULL
 FROM json_to_recordset(CAST(%(pages)s::JSON AS JSON)) AS pages_in(job_id BIGINT, token UUID, fence BIGINT, site_id
     BIGINT, target TEXT, publication_id BIGINT, topic_id BIGINT, path TEXT, hash TEXT, revision BIGINT, inputs TEXT,
-    remote TEXT)
+    remote TEXT, seen TEXT)
 WHERE publications.id = pages_in.publication_id AND publications.intent_token = pages_in.token AND
     publications.intent_fence = pages_in.fence AND publications.intent_hash = pages_in.hash
 RETURNING publications.id
