@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -128,8 +129,8 @@ CLAIM = r"^WITH chosen AS .* claimed AS"
 PROMOTE = r"^WITH room AS"
 MOVE = r"^UPDATE gates SET passed"
 ENDS = r"^WITH held AS .*INSERT INTO attempts"
-DONE = r" NOT IN \('done', 'skipped'\)"
-BUT_CANCELLED = " NOT IN ('done', 'skipped', 'cancelled')"
+DONE = r"b\.finished_at IS NULL"
+BUT_CANCELLED = "b.state NOT IN ('done', 'skipped', 'cancelled')"
 
 
 def _resending(real: Any) -> Any:
@@ -145,15 +146,17 @@ def _resending(real: Any) -> Any:
 
 
 def _apart(real: Any) -> Any:
-    def keep(self: Any, connection: Any, acks: Sequence[Any], written: Any) -> None:
+    def acknowledge(self: Any, connection: Any, acks: Sequence[Any], **more: Any) -> Any:
         engine = make_engine(self._engine.url, schema=SCHEMA, connections=1, name="apart")
         try:
             with engine.begin() as another:
-                real(self, another, acks, written)
+                self._keep(another, acks, {ack.claim.fence: SimpleNamespace(outcome="done") for ack in acks})
         finally:
             engine.dispose()
+        with patch.object(Acknowledging, "_keep", lambda *_: None):
+            return real(self, connection, acks, **more)
 
-    return keep
+    return acknowledge
 
 
 def _in_place(real: Any) -> Any:
@@ -231,7 +234,7 @@ FAULTS: dict[str, Fault] = {
         rewritten(
             CLAIM,
             (r" FOR NO KEY UPDATE OF j SKIP LOCKED", ""),
-            (r"(jobs\.id = chosen\.id) AND jobs\.state = 'pending'", r"\1"),
+            (r"(jobs\.id = chosen\.id) AND jobs\.state IS NOT DISTINCT FROM 'pending'", r"\1"),
         ),
         two_claims_at_once,
     ),
@@ -329,7 +332,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "revision-apart": Fault(
         "what an outcome brought is stored in a transaction of its own",
-        replaced(Acknowledging, "_keep", _apart),
+        replaced(Acknowledging, "_acknowledge", _apart),
         a_session_that_ends_before_its_commit,
     ),
     "body-is-run-again": Fault(
@@ -354,7 +357,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "ledger-asks-no-reservation": Fault(
         "an intent is confirmed by whoever has made it, reserved or not",
-        replaced(LedgerService, "_reserved", lambda real: lambda self, connection, here: None),
+        replaced(LedgerService, "_reserved", lambda real: lambda self, connection, some, asked: None),
         a_late_confirmation,
     ),
     "no-self-fencing": Fault(
@@ -399,7 +402,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "claims-in-a-paused-lane": Fault(
         "the claim does not ask whether the lane is paused",
-        rewritten(CLAIM, (r"lanes\.state != 'active'", "false")),
+        rewritten(CLAIM, (r"coalesce\(\(SELECT lanes\.state FROM .*?, 'active'\) = 'active'", "true")),
         a_retry_in_a_paused_lane,
     ),
     "retries-without-end": Fault(
@@ -413,7 +416,7 @@ FAULTS: dict[str, Fault] = {
 EQUIVALENT: dict[str, Fault] = {
     "claim-does-not-guard": Fault(
         "the claim's write does not ask for the state: the search holds the rows' locks, and judged them under these",
-        rewritten(CLAIM, (r"(jobs\.id = chosen\.id) AND jobs\.state = 'pending'", r"\1")),
+        rewritten(CLAIM, (r"(jobs\.id = chosen\.id) AND jobs\.state IS NOT DISTINCT FROM 'pending'", r"\1")),
         two_claims_at_once,
     ),
     "claim-does-not-lock": Fault(
