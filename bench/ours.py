@@ -27,7 +27,7 @@ Connection: TypeAlias = "psycopg.Connection[tuple[object, ...]]"
 
 ROOT = Path(__file__).parents[1]
 SITE = "bench"
-CONCURRENCY = "100"  # what the handbook recommends where stages take no time; PIPELINE_CONCURRENCY is stronger
+CONCURRENCY = "256"  # what the handbook recommends where stages take no time; PIPELINE_CONCURRENCY is stronger
 QUIET = 15.0  # seconds without progress after which a run is given up
 LOOK = 0.2  # seconds between two looks at the record, which cost the server something
 

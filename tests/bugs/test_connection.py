@@ -64,7 +64,6 @@ def test_o27_no_wake_up_is_needed(spoilt: Spoilt) -> None:
     )
     assert float(late[0][0]) < 1 + 1 + 1  # and a second for a machine that is busy
     assert spoilt.ask("SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'LISTEN%'") == [(0,)]
-    assert worker.said("the database is away") or worker.said("heartbeats do not reach")  # it met the fault
     assert worker.stop() == 0
 
 
