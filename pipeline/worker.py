@@ -22,12 +22,12 @@ from pipeline.build import connect, services
 from pipeline.db import AT_WORK, is_passing, make_engine, reason, refusal
 from pipeline.errors import DatabaseError, PipelineError
 from pipeline.executors import Executors
+from pipeline.folders import Folders
 from pipeline.heartbeat import Heartbeat
 from pipeline.holder import me
 from pipeline.holding import Holding, now
 from pipeline.pace import Pace
 from pipeline.project.loading import Stages
-from pipeline.project.site import Site, changed_at, load_site
 from pipeline.rota import Rota
 from pipeline.runner import Runner
 from pipeline.service.acknowledging import Ack, Fate, Settled, Verb
@@ -77,9 +77,7 @@ class Worker:
         self._unsaid: dict[int, _Pending] = {}
         self._rota = Rota(stages)
         self._looked_at = float("-inf")
-        self._sites: dict[int, Site] = {}
-        self._stamps: dict[int, int] = {}
-        self._site_ids: list[int] = []
+        self._folders = Folders(root, site)
         self._alone = False  # what is in hand runs by itself
         self._waited_since = time.monotonic()  # with full hands, for something that wants to run by itself
         self._well = True
@@ -111,7 +109,7 @@ class Worker:
             self._services = mine
             runner = Runner(services(shared), self._stages)
             self._heartbeat = Heartbeat(self._url, self._settings.db_schema, "pipeline", prepare=self._settings.prepare)
-            self._upkeep = Upkeep(mine, lambda: self._site_ids, self._settings.reap, self._settings.prune_after)
+            self._upkeep = Upkeep(mine, lambda: self._folders.ids, self._settings.reap, self._settings.prune_after)
             self._executors = Executors(runner, self._root, self._settings.concurrency, self._came)
             self._heartbeat.start()
             try:
@@ -190,45 +188,28 @@ class Worker:
             self._heed()
             return
         self._looked_at = time.monotonic()
-        found = self._known_sites()
-        site_id = found[0] if self._only is not None and found else None
-        if self._only is not None and site_id is None:
+        self._folders.look(self._services.reading.sites())
+        if self._only is not None and not self._folders.ids:
             return
+        site_id = self._one_site()
         if self._upkeep.due():
             self._services.roster.see(self._name, os.getpid(), self._only, self._stages.leases())
             self._rota.ready |= self._upkeep.run()
         self._rota.ready |= set(self._services.work.prefixes(site_id))
-        self._rota.note_loners(self._services.work.loners(site_id), self._sites)
+        self._rota.note_loners(self._services.work.loners(site_id), self._folders.sites)
         if not self._rota.loners or not self._held:
             self._waited_since = time.monotonic()
         self._rota.floors.clear()
 
     def _heed(self) -> None:
         """Look for prefixes at once when another told of work and there is room for it."""
-        if self._bell.told and self._has_room() and self._site_ids:
+        if self._bell.told and self._has_room() and self._folders.ids:
             self._bell.told = False
-            site_id = self._site_ids[0] if self._only is not None else None
-            self._rota.ready |= set(self._services.work.prefixes(site_id))
+            self._rota.ready |= set(self._services.work.prefixes(self._one_site()))
 
-    def _known_sites(self) -> list[int]:
-        """The sites to work on: those that the database has and whose folder here can be read.
-
-        They are read before anything is claimed, so that a broken one stops no other; and again when the file changed.
-        """
-        for site_id, slug in self._services.reading.sites():
-            if self._only is not None and slug != self._only:
-                continue
-            stamp = changed_at(self._root, slug)
-            if self._stamps.get(site_id, -1) == stamp:
-                continue
-            self._stamps[site_id] = stamp
-            try:
-                self._sites[site_id] = load_site(self._root, slug)
-            except PipelineError as error:
-                self._sites.pop(site_id, None)
-                log.warning("site %s is left to others: %s", slug, error)
-        self._site_ids = sorted(self._sites)
-        return self._site_ids
+    def _one_site(self) -> int | None:
+        """The site to ask about; None for all."""
+        return self._folders.ids[0] if self._only is not None else None
 
     def _claim(self) -> bool:
         """Reserve what there is room for. Who was lost with its worker again and again may be what kills: it is taken
@@ -247,7 +228,7 @@ class Worker:
         room = max(self._settings.concurrency - len(stages), 0)
         ahead = self._pace.most(stages) - len(stages) - room
         quick = [stage for stage in self._stages.pipeline if self._pace.is_quick(stage)]
-        return self._rota.shares(room, self._sites, max(ahead, 0), quick)
+        return self._rota.shares(room, self._folders.sites, max(ahead, 0), quick)
 
     def _waits_for_loners(self) -> bool:
         """Whether hands are to become empty first."""
@@ -274,7 +255,7 @@ class Worker:
         return bool(claims)
 
     def _holding(self, claim: Claim, asked_at: float) -> Holding:
-        holding = Holding(claim, 0.0, self._sites[claim.site_id])
+        holding = Holding(claim, 0.0, self._folders.sites[claim.site_id])
         holding.extend(asked_at)
         return holding
 

@@ -17,6 +17,7 @@ FLOORS = [
         "build",
         "bell",
         "threads",
+        "folders",
         "pace",
         "holding",
         "wire",
