@@ -53,8 +53,11 @@ Moves = list[tuple[int, S, Job]]
 
 
 def by_number(world: World, order: Order, ids: Sequence[int]) -> Moves:
-    """All of them, or none."""
+    """All of them, or none; by force a site's own job by itself alone."""
     chosen: list[tuple[Site, Job]] = []
+    known = [found[1] for job_id in ids if (found := world.find(job_id)) is not None]
+    if order.force and len({job.stage == ASSEMBLE for job in known}) > 1:
+        raise Refusal("Refused")
     for job_id in sorted(set(ids)):
         if (found := world.find(job_id)) is None:
             raise Refusal("NotFound")

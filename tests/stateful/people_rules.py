@@ -94,7 +94,7 @@ class PeopleRules(Stand):
         """By lane, stage, states and error class, each given or not."""
         order = self.order(data, verb)
         site = self.site(data)
-        states = st.sets(st.sampled_from([*SOURCES[verb], *S]), min_size=0, max_size=3)
+        states = st.sets(st.sampled_from([*sorted(SOURCES[verb]), *S]), min_size=0, max_size=3)
         picked = Picked(
             site.slug,
             self.lane(data, site) if data.draw(sometimes, "of a lane") and site.lanes else None,

@@ -35,7 +35,7 @@ def test_the_services_do_what_the_model_says(ground: Ground) -> None:
     coverage = ground.coverage
     unmet: set[object] = set()
     for seed in SEEDS:
-        run(ground, examples=20, steps=40, seed=seed)
+        run(ground, examples=20, steps=40, seed=seed, shrink=False)  # `python -m tests.stateful --seed` shortens it
         unmet = _unmet(coverage)
         if seed >= ENOUGH and not unmet:
             break
