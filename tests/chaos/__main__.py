@@ -31,7 +31,7 @@ def main() -> int:
     hours = told.seconds / HOUR
     counts = QUICK if told.seconds < 120 else {kind: max(round(count * hours), 1) for kind, count in LONG.items()}
     size = Size(
-        seconds=told.seconds, workers=told.workers, sites=max(3, told.workers), backlog=300, pace=0.1, faults=counts
+        seconds=told.seconds, workers=told.workers, sites=max(3, told.workers), backlog=400, pace=0.1, faults=counts
     )
     with run_folder("pipeline-chaos") as folder, folder_for(folder) as scratch:
         outcome = run(scratch, size, told.seed, binaries=told.server, say=_say)

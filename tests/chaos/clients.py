@@ -16,7 +16,7 @@ from pipeline.testing.database import SCHEMA
 from pipeline.views import TopicRow
 from tests.chaos.history import History
 
-LANES = 12
+LANES = 20
 
 
 class Client:

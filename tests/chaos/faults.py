@@ -52,13 +52,14 @@ QUICK: Mapping[str, int] = {
 """How many of each, for the suite's minute."""
 
 LONG: Mapping[str, int] = dict.fromkeys(
-    ("worker-kill", "worker-term", "pause-short", "pause-long", "server-immediate", "backend-crash", "server-fast",
-     "read-only", "proxy-swallow", "isolation", "connections"), 120,
+    ("server-immediate", "backend-crash", "server-fast", "read-only", "isolation", "connections"), 60,
+) | dict.fromkeys(
+    ("worker-kill", "worker-term", "pause-short", "pause-long", "proxy-swallow"), 120,
 ) | dict.fromkeys(
     ("session-end", "statement-cancel", "table-lock", "deadlock", "long-snapshot", "proxy-hold", "proxy-reset",
-     "proxy-cut"), 150,
+     "proxy-cut"), 190,
 ) | {"commit-lost": 250}  # fmt: skip
-"""How many of each in an hour."""
+"""How many of each in an hour. Those of the first line stop everybody for about two seconds each."""
 
 
 def plan(seed: int, seconds: float, counts: Mapping[str, int]) -> list[Planned]:

@@ -256,7 +256,9 @@ class Site:
                 told["closed"].append(slug)
             elif topic is None:
                 told["new"] += 1
-                self.begin(self.add_topic(lane, slug, version))
+                job = self.begin(self.add_topic(lane, slug, version))
+                if self.lanes[lane].state != "active":
+                    self.wait(job)
             elif self.unfinished(slug) is not None:
                 told["busy"] += 1
                 topic.version = version
