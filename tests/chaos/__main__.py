@@ -34,11 +34,13 @@ def main() -> int:
         seconds=told.seconds, workers=told.workers, sites=max(3, told.workers), backlog=400, pace=0.1, faults=counts
     )
     with run_folder("pipeline-chaos") as folder, folder_for(folder) as scratch:
-        outcome = run(scratch, size, told.seed, binaries=told.server, say=_say)
-        if told.keep is not None:
-            shutil.copytree(scratch / "project", told.keep / "project")
-            shutil.copy2(scratch / "history.jsonl", told.keep)
-            shutil.copy2(scratch / "server/log", told.keep / "server.log")
+        try:
+            outcome = run(scratch, size, told.seed, binaries=told.server, say=_say)
+        finally:
+            if told.keep is not None:
+                shutil.copytree(scratch / "project", told.keep / "project")
+                shutil.copy2(scratch / "history.jsonl", told.keep)
+                shutil.copy2(scratch / "server/log", told.keep / "server.log")
     print(outcome.summary())
     return 1 if outcome.broken else 0
 

@@ -76,7 +76,8 @@ class Auditor:
             thread.join()
 
     def last(self) -> Sequence[Violation]:
-        """Once more, after the end."""
+        """Once more, after the end; over a fresh connection, since the last fault may have ended the old one."""
+        self._engine.dispose()
         try:
             return self._audit.violations()
         finally:

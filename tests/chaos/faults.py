@@ -54,11 +54,11 @@ QUICK: Mapping[str, int] = {
 LONG: Mapping[str, int] = dict.fromkeys(
     ("server-immediate", "backend-crash", "server-fast", "read-only", "isolation", "connections"), 60,
 ) | dict.fromkeys(
-    ("worker-kill", "worker-term", "pause-short", "pause-long", "proxy-swallow"), 120,
+    ("worker-kill", "worker-term", "pause-short", "pause-long", "proxy-swallow"), 150,
 ) | dict.fromkeys(
     ("session-end", "statement-cancel", "table-lock", "deadlock", "long-snapshot", "proxy-hold", "proxy-reset",
-     "proxy-cut"), 190,
-) | {"commit-lost": 250}  # fmt: skip
+     "proxy-cut"), 230,
+) | {"commit-lost": 300}  # fmt: skip
 """How many of each in an hour. Those of the first line stop everybody for about two seconds each."""
 
 
