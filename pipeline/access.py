@@ -101,12 +101,15 @@ class Corpus:
     def lane(self, name: str) -> Sequence[PageCard]:
         # What a page gets wrong about its neighbours, the assembly after it puts right: that sees all at one moment,
         # and what changes later brings another.
+        if self._lanes is not None:
+            return self._lanes.get(name, ())
         with reached():
-            if self._claim.topic is not None:
-                return self._reading.lane_lately(self._claim.site_id, name, self._target)
-            if self._lanes is None:
-                return self._reading.lane(self._claim.site_id, name, self._target)
-        return self._lanes.get(name, ())
+            return self._reading.lane(self._claim.site_id, name, self._target)
+
+    def near(self, most: int, also: int | None = None) -> Sequence[PageCard]:
+        assert self._claim.topic is not None
+        with reached():
+            return self._reading.near(self._claim.topic.id, self._target, most, also)
 
     def live(self) -> Iterator[LivePage]:
         """What is live of the site; from then on its lanes are as they were at this moment."""
@@ -164,8 +167,11 @@ class AsyncCorpus:
     async def lane(self, name: str) -> Sequence[PageCard]:
         return await self._ask(self._corpus.lane, name)
 
-    async def _ask(self, question: Callable[[Any], T], about: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, question, about)
+    async def near(self, most: int, also: int | None = None) -> Sequence[PageCard]:
+        return await self._ask(self._corpus.near, most, also)
+
+    async def _ask(self, question: Callable[..., T], *about: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, question, *about)
 
 
 class _Aside:

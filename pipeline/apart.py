@@ -152,6 +152,9 @@ class Corpus:
     def lane(self, name: str) -> Sequence[PageCard]:
         return [PageCard(**card) for card in self._ask("lane", name)]
 
+    def near(self, most: int, also: int | None = None) -> Sequence[PageCard]:
+        return [PageCard(**card) for card in self._ask("near", [most, also])]
+
     def _ask(self, about: str, value: Any) -> Any:
         return self._pipe.ask(self._fence, {"say": "ask", "about": about, "value": value})
 

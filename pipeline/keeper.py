@@ -209,6 +209,8 @@ class _Talk:
                 return {key: list(slugs) for key, slugs in self._corpus.twins(found).items()}
             case "lane", name:
                 return [asdict(card) for card in self._corpus.lane(name)]
+            case "near", [most, also]:
+                return [asdict(card) for card in self._corpus.near(most, also)]
         raise Gone("asked what nobody can answer")
 
     def _publish(self, said: Message) -> bool:

@@ -110,6 +110,11 @@ class Corpus(Protocol):
         """All pages of a lane by position, live or not."""
         ...
 
+    def near(self, most: int, also: int | None = None) -> Sequence[PageCard]:
+        """The live pages next to this topic in its lane, by position: at most ``most`` before it, and as many behind it
+        when there are fewer before; and the page of the topic ``also``, live or not."""
+        ...
+
 
 class SiteCorpus(Corpus, Protocol):
     """What the assemble job may ask."""
@@ -154,6 +159,7 @@ class AsyncCorpus(Protocol):
     async def unknown(self, paths: Collection[str]) -> set[str]: ...
     async def twins(self, draft: Draft) -> Mapping[str, Sequence[str]]: ...
     async def lane(self, name: str) -> Sequence[PageCard]: ...
+    async def near(self, most: int, also: int | None = None) -> Sequence[PageCard]: ...
 
 
 class _Given(Protocol):

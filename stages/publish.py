@@ -9,7 +9,7 @@ from pipeline.content import (
     card_of,
     file_key,
     inputs,
-    lane_lately,
+    lane_around,
     model,
     render,
 )
@@ -25,7 +25,7 @@ class Publish(Stage):
         site, draft = ctx.site, ctx.draft
         if draft is None:
             return Repair(f"topic {topic.slug} has no draft; requeue it at stage generate")
-        card, lane = card_of(topic, draft), lane_lately(ctx.corpus.lane(topic.lane))
+        card, lane = card_of(topic, draft), lane_around(site, topic, ctx.corpus)
         data = render(site, model(site, card, lane), article(site, draft))
         try:
             file = FilesTarget(site.output).page(file_key(topic.path), data, cancelled=ctx.cancelled)

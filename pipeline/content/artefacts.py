@@ -60,7 +60,7 @@ def home(site: Site, lanes: Mapping[str, Lane]) -> bytes:
 
 
 def _lane(site: Site, name: str, lane: Lane) -> dict[str, Any] | None:
-    members = [Link(clean(card.title), links.href(site, card.path)) for card in lane.ring]
+    members = [Link(clean(card.title), links.href(site, card.path)) for card in lane.members]
     href, text = None, ""
     if lane.pillar and lane.pillar.live:
         href, text = links.href(site, lane.pillar.path), clean(lane.pillar.description)

@@ -7,7 +7,7 @@ because something elsewhere went live.
 
 import hashlib
 import json
-import threading
+import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,11 +18,12 @@ from pipeline.content import links
 from pipeline.content.markup import clean, to_html
 from pipeline.content.theming import facts_hash, fill, site_facts, theme_hash
 from pipeline.project.site import Site
+from pipeline.stages import Corpus
 from pipeline.views import Draft, PageCard, TopicView, content_hash
 
 RENDERER = 1  # raise it when the same inputs give other bytes
 RELATED = 4
-LANES = 256  # that are kept
+LATELY = 30.0  # seconds
 # Where a page's text stands in its bytes. No text can hold either: the tag is not among those that are let through.
 BEGIN, END = b'<article class="prose">\n    ', b"\n  </article>"
 
@@ -52,11 +53,11 @@ class PageModel:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The pages of one lane by position; ``ring``: the live ones without the pillar, ``places``: where each stands."""
+    """The pages of one lane by position; ``members``: the live ones without the pillar; ``places``: where they are."""
 
     cards: tuple[PageCard, ...]
     pillar: PageCard | None
-    ring: tuple[PageCard, ...]
+    members: tuple[PageCard, ...]
     places: tuple[tuple[int, int], ...]
 
 
@@ -71,22 +72,28 @@ def lane_name(site: Site, lane: str) -> str:
     return clean(site.lanes.get(lane) or lane.replace("-", " ").capitalize())
 
 
-def lane_lately(cards: Sequence[PageCard]) -> Lane:
-    """The same as ``lane_of``, which is asked again only when the cards of that lane are others than the last time."""
-    name = cards[0].lane if cards else ""
-    with _turn:
-        kept = _lately.pop(name, None)
-    if kept is None or kept[0] is not cards:
-        kept = cards, lane_of(cards)
-    with _turn:
-        _lately[name] = kept  # the last that goes
-        while len(_lately) > LANES:
-            del _lately[next(iter(_lately))]
+def lane_around(site: Site, topic: TopicView, corpus: Corpus) -> Lane:
+    """As much of the topic's lane as its page shows: all of it for a pillar, else the pillar and the pages nearby.
+
+    Which page is the pillar is asked now and then. An assembly, which sees whole lanes, puts right what was missed.
+    """
+    pillar = _pillar_lately(site, topic.lane, corpus)
+    if pillar == topic.id:
+        return lane_of(corpus.lane(topic.lane))
+    cards = corpus.near(RELATED + 1, pillar)
+    return _lane(cards, next((card for card in cards if card.topic_id == pillar), None))
+
+
+def _pillar_lately(site: Site, lane: str, corpus: Corpus) -> int | None:
+    key = (str(site.folder), lane)
+    kept = _pillars.get(key)
+    if kept is None or time.monotonic() - kept[0] > LATELY:
+        pillar = lane_of(corpus.lane(lane)).pillar
+        kept = _pillars[key] = time.monotonic(), pillar.topic_id if pillar else None
     return kept[1]
 
 
-_turn = threading.Lock()
-_lately: dict[str, tuple[Sequence[PageCard], Lane]] = {}
+_pillars: dict[tuple[str, str], tuple[float, int | None]] = {}
 
 
 def lane_of(cards: Sequence[PageCard]) -> Lane:
@@ -94,9 +101,12 @@ def lane_of(cards: Sequence[PageCard]) -> Lane:
     ordered = sorted(cards, key=_place)
     # A pillar is the first page that others of the lane live below.
     above = {card.path[: end + 1] for card in ordered for end, sign in enumerate(card.path[:-1]) if sign == "/"}
-    pillar = next((card for card in ordered if card.path in above), None)
-    ring = tuple(card for card in ordered if card.live and card is not pillar)
-    return Lane(tuple(ordered), pillar, ring, tuple(map(_place, ring)))
+    return _lane(ordered, next((card for card in ordered if card.path in above), None))
+
+
+def _lane(ordered: Sequence[PageCard], pillar: PageCard | None) -> Lane:
+    members = tuple(card for card in ordered if card.live and card is not pillar)
+    return Lane(tuple(ordered), pillar, members, tuple(map(_place, members)))
 
 
 def model(site: Site, card: PageCard, lane: Lane) -> PageModel:
@@ -174,16 +184,15 @@ def _link(site: Site, card: PageCard) -> Link:
 
 
 def _nearest(lane: Lane, card: PageCard) -> list[PageCard]:
-    """The live pages next to this one on the lane's ring, by position: a new page changes only those around it."""
+    """The live pages before this one in its lane, and those behind it where there are too few.
+
+    Backwards, since a lane goes live in its order: what a page shows is there when it is published, and the next one
+    does not change it. Beyond its first pages a lane is written once.
+    """
     at = bisect_left(lane.places, _place(card))
-    others = len(lane.ring)
-    after = at
-    if at < others and lane.ring[at].topic_id == card.topic_id:
-        after, others = at + 1, others - 1
-    count = min(RELATED, others)
-    ahead = range(after, after + count - count // 2)
-    behind = range(at - count // 2, at)
-    return [lane.ring[place] for place in sorted(step % len(lane.ring) for step in (*behind, *ahead))]
+    before = lane.members[max(at - RELATED, 0) : at]
+    behind = [other for other in lane.members[at : at + RELATED + 1] if other.topic_id != card.topic_id]
+    return [*before, *behind[: RELATED - len(before)]]
 
 
 def _place(card: PageCard) -> tuple[int, int]:

@@ -5,8 +5,11 @@ unknown is resolved by looking, never by repeating. Intents that come at the sam
 confirmations; looking and acting is the business of each caller.
 """
 
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -24,6 +27,10 @@ from pipeline.views import Claim, Found, Page
 
 T = TypeVar("T")
 
+FEW = 8  # that publish at the same time
+SMOOTH = 16  # calls that a mean looks back on
+PART, LONGEST = 1 / 16, 0.02  # of the mean; seconds
+
 
 class Occupied(PipelineError):
     """Another live reservation is about to write this path; try again in a moment."""
@@ -31,6 +38,32 @@ class Occupied(PipelineError):
 
 class Away(Occupied):
     """The database went away in the middle of it; try again in a moment."""
+
+
+class _Traffic:
+    """How many are publishing at this moment, and how long that takes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self._mean = 0.0  # seconds
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """Somebody publishes."""
+        began = time.monotonic()
+        with self._lock:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= 1
+                self._mean += (time.monotonic() - began - self._mean) / SMOOTH
+
+    def company(self) -> float:
+        """Seconds for which one may wait for others, where there are others: a small part of what publishing takes."""
+        return min(self._mean * PART, LONGEST) if self._under_way >= FEW else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +108,12 @@ class LedgerService(Service):
 
     def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
         super().__init__(engine, clock)
-        self._intends: Together[_Intent, list[int | None]] = Together(lambda some: self._all(self._intend, some))
-        self._confirms: Together[_Deed, None] = Together(lambda some: self._all(self._confirm, some))
+        self._traffic = _Traffic()
+        company = self._traffic.company
+        self._intends: Together[_Intent, list[int | None]] = Together(
+            lambda some: self._all(self._intend, some), company
+        )
+        self._confirms: Together[_Deed, None] = Together(lambda some: self._all(self._confirm, some), company)
 
     def publish(
         self,
@@ -108,6 +145,12 @@ class LedgerService(Service):
         """
         if not pages:
             return []
+        with self._traffic.one_more():
+            return self._publish_all(claim, target, pages, still_ours, at_once)
+
+    def _publish_all(
+        self, claim: Claim, target: str, pages: Sequence[Page], still_ours: Callable[[], bool], at_once: int
+    ) -> list[bool]:
         try:
             ids = self._intends(_Intent(claim, target, pages))
         except IntegrityError as error:

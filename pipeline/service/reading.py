@@ -1,7 +1,5 @@
 """What people, progress displays and stages ask; floor 2. Reads only."""
 
-import threading
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,10 +19,6 @@ from pipeline.views import Draft, JobView, LivePage, PageCard
 
 # How long a lane that was read serves: a sixteenth of its pages, so that reading costs each page the same, however long
 # the lane is, or a few; and half a minute.
-LANE_SHARE = 16
-LANE_USES = 8
-LANE_AGE = 30.0
-LANE_CARDS = 20_000  # that are kept
 PIECE = 1000  # rows
 
 
@@ -106,15 +100,6 @@ class TopicDetail:
     publications: tuple[Mapping[str, Any], ...] = field(default=())
 
 
-@dataclass(slots=True)
-class _Lately:
-    """A lane as it was read."""
-
-    cards: tuple[PageCard, ...]
-    at: float
-    uses: int = 0
-
-
 class Reading(Service):
     """What is asked."""
 
@@ -122,8 +107,7 @@ class Reading(Service):
         super().__init__(engine, clock)
         self._unknown: Together[tuple[int, frozenset[str]], set[str]] = Together(self._ask_unknown)
         self._twins: Together[dict[str, Any], dict[str, list[str]]] = Together(self._ask_twins)
-        self._lately: dict[tuple[int, str, str], _Lately] = {}
-        self._lately_lock = threading.Lock()
+        self._near: Together[dict[str, Any], tuple[PageCard, ...]] = Together(self._ask_near)
 
     def site(self, slug: str) -> SiteRow | None:
         with self._reading() as connection:
@@ -252,26 +236,27 @@ class Reading(Service):
             rows = connection.execute(content.lane_cards(one_lane=True), values).all()
         return tuple(PageCard(*row) for row in rows)
 
-    def lane_lately(self, site_id: int, lane: str, target: str) -> tuple[PageCard, ...]:
-        """The same as it was lately: a large lane is not read again for each of its pages.
+    def near(self, topic_id: int, target: str, most: int, also: int | None = None) -> tuple[PageCard, ...]:
+        """Of the topic's lane the live pages next to it by position: at most ``most`` before it, and as many behind it
+        when there are fewer before; and the page of the topic ``also``."""
+        return self._near({"topic_id": topic_id, "target": target, "most": most, "also": also})
 
-        Whoever builds a page from it may miss what went live a moment ago. The assembly that follows each page, which
-        asks for the lane as it is now, sees to that anyway.
-        """
-        key = (site_id, lane, target)
-        with self._lately_lock:
-            kept = self._lately.pop(key, None)
-            uses = max(len(kept.cards) / LANE_SHARE, LANE_USES) if kept is not None else 0
-            if kept is not None and kept.uses < uses and time.monotonic() - kept.at < LANE_AGE:
-                kept.uses += 1
-                self._lately[key] = kept  # the last that goes
-                return kept.cards
-        fresh = _Lately(self.lane(site_id, lane, target), time.monotonic())
-        with self._lately_lock:
-            self._lately[key] = fresh
-            while sum(len(each.cards) for each in self._lately.values()) > LANE_CARDS and len(self._lately) > 1:
-                self._lately.pop(next(iter(self._lately)))
-        return fresh.cards
+    def _ask_near(self, asked: Sequence[dict[str, Any]]) -> list[tuple[PageCard, ...]]:
+        wanted = [{also} if (also := each["also"]) is not None else set() for each in asked]
+        cards: dict[tuple[str, int], PageCard] = {}
+        with self._reading() as connection:
+            values = {"asked": [{"n": n, **each} for n, each in enumerate(asked)]}
+            for n, topic_id in connection.execute(content.near(), values):
+                wanted[n].add(topic_id)
+            for target in {each["target"] for each in asked}:
+                ids = {id for each, some in zip(asked, wanted, strict=True) if each["target"] == target for id in some}
+                for row in connection.execute(content.cards(), bound(target=target, ids=sorted(ids))):
+                    cards[target, row.id] = PageCard(*row)
+        found = [
+            [cards[each["target"], id] for id in some if (each["target"], id) in cards]
+            for each, some in zip(asked, wanted, strict=True)
+        ]
+        return [tuple(sorted(some, key=lambda card: (card.position, card.topic_id))) for some in found]
 
     def drafts(self, revisions: Collection[int]) -> dict[int, Draft]:
         """The content of these revisions."""

@@ -1,10 +1,12 @@
 """Calls that come at the same time are served by one transaction; floor 2.
 
 Why: threads that share one connection wait for each other anyway, and most of what a small transaction costs is the
-same for one call and for twenty. Whoever has the turn serves all that wait for it; nobody waits for more to come.
+same for one call and for twenty. Whoever has the turn serves all that wait for it, and waits for more to come only as
+long as its owner says.
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -25,8 +27,13 @@ class _Call(Generic[Asked, Answer]):
 class Together(Generic[Asked, Answer]):
     """``serve`` answers many calls at once, in their order; an exception among its answers is raised for that call."""
 
-    def __init__(self, serve: "Callable[[Sequence[Asked]], Sequence[Answer | Exception]]") -> None:
+    def __init__(
+        self,
+        serve: "Callable[[Sequence[Asked]], Sequence[Answer | Exception]]",
+        company: Callable[[], float] = lambda: 0.0,  # seconds for which the first waits for others
+    ) -> None:
         self._serve = serve
+        self._company = company
         self._turn = threading.Lock()
         self._lock = threading.Lock()
         self._waiting: list[_Call[Asked, Answer]] = []
@@ -44,6 +51,8 @@ class Together(Generic[Asked, Answer]):
         return mine.answer  # type: ignore[return-value]
 
     def _serve_some(self) -> None:
+        if pause := self._company():
+            time.sleep(pause)
         with self._lock:
             calls, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
         try:

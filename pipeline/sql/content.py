@@ -1,11 +1,14 @@
 """Revisions, findings, and what a stage may ask of its site; floor 1."""
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     CompoundSelect,
+    FromClause,
     Integer,
     Select,
     Text,
@@ -212,28 +215,85 @@ def contents() -> Select[Any]:
 def lane_cards(*, one_lane: bool) -> Select[Any]:
     """All pages of one lane, or of all of a site, by position; title and description are the live ones where there
     are."""
-    published = publications.alias("published")
-    now, was = revisions.alias("now"), revisions.alias("was")
+    columns, rows = _cards()
     return (
-        select(
-            topics.c.id,
-            lanes.c.name,
-            topics.c.position,
-            topics.c.type,
-            topics.c.path,
-            func.coalesce(was.c.title, now.c.title, topics.c.title).label("title"),
-            func.coalesce(was.c.description, now.c.description, "").label("description"),
-            published.c.live_path.is_not(None).label("live"),
-        )
-        .select_from(
-            topics.join(lanes, lanes.c.id == topics.c.lane_id)
-            .outerjoin(
-                published,
-                (published.c.topic_id == topics.c.id) & (published.c.target == bindparam("p_target", type_=Text)),
-            )
-            .outerjoin(was, was.c.id == published.c.live_revision)
-            .outerjoin(now, now.c.id == topics.c.revision_id)
-        )
+        select(*columns)
+        .select_from(rows)
         .where(lanes.c.site_id == SITE, *([lanes.c.name == bindparam("p_lane", type_=Text)] if one_lane else []))
         .order_by(topics.c.lane_id, topics.c.position)
+    )
+
+
+@cache
+def cards() -> Select[Any]:
+    """The cards of the topics ``p_ids``."""
+    columns, rows = _cards()
+    return select(*columns).select_from(rows).where(topics.c.id == func.any(bindparam("p_ids")))
+
+
+@cache
+def near() -> Select[Any]:
+    """``(n, id)``: of each topic in ``asked`` the topics next to it in its lane that are live.
+
+    ``most`` of those before it, or of those behind it when there are fewer before. Looked for among the next 64 either
+    way: in a lane that goes live in any order there may be none for a long way.
+    """
+    asked = table("asked", n=Integer, topic_id=BigInteger, target=Text, most=Integer)
+    me = topics.alias("me")
+
+    def beside(*, before: bool) -> Select[Any]:
+        other = topics.alias("other")
+        this_way = other.c.position < me.c.position if before else other.c.position > me.c.position
+        # One by one: a join with what is published would be made with all of it.
+        live = select(publications.c.live_path).where(
+            publications.c.topic_id == other.c.id, publications.c.target == asked.c.target
+        )
+        some = (
+            select(other.c.id, other.c.position, live.correlate(other, asked).scalar_subquery().label("live_path"))
+            .where(other.c.lane_id == me.c.lane_id, this_way)
+            .order_by(other.c.position.desc() if before else other.c.position)
+            .limit(literal_column("64", Integer))
+            .correlate(me, asked)
+            .subquery("some")
+        )
+        return (
+            select(some.c.id)
+            .where(some.c.live_path.is_not(None))
+            .order_by(some.c.position.desc() if before else some.c.position)
+            .limit(asked.c.most)
+            .correlate(asked)
+        )
+
+    before = beside(before=True)
+    too_few = select(func.count()).select_from(before.subquery("those")).scalar_subquery() < asked.c.most
+    found = union_all(
+        select(before.subquery("b").c.id), select(beside(before=False).where(too_few).subquery("a").c.id)
+    ).lateral("found")
+    return select(asked.c.n, found.c.id).select_from(
+        asked.join(me, me.c.id == asked.c.topic_id).join(found, literal_column("true"))
+    )
+
+
+def _cards() -> tuple[Sequence[ColumnElement[Any]], FromClause]:
+    """What a ``PageCard`` is made of, and the rows that it comes from."""
+    published = publications.alias("published")
+    now, was = revisions.alias("now"), revisions.alias("was")
+    columns = [
+        topics.c.id,
+        lanes.c.name,
+        topics.c.position,
+        topics.c.type,
+        topics.c.path,
+        func.coalesce(was.c.title, now.c.title, topics.c.title).label("title"),
+        func.coalesce(was.c.description, now.c.description, "").label("description"),
+        published.c.live_path.is_not(None).label("live"),
+    ]
+    return columns, (
+        topics.join(lanes, lanes.c.id == topics.c.lane_id)
+        .outerjoin(
+            published,
+            and_(published.c.topic_id == topics.c.id, published.c.target == bindparam("p_target", type_=Text)),
+        )
+        .outerjoin(was, was.c.id == published.c.live_revision)
+        .outerjoin(now, now.c.id == topics.c.revision_id)
     )

@@ -53,6 +53,9 @@ class AwaitedCorpus:
     async def lane(self, name: str) -> Sequence[PageCard]:
         return self._corpus.lane(name)
 
+    async def near(self, most: int, also: int | None = None) -> Sequence[PageCard]:
+        return self._corpus.near(most, also)
+
 
 class AwaitedContext:
     """An ``AsyncStageContext`` over a test's context: all but ledger and corpus is that one's own."""

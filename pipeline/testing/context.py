@@ -118,6 +118,15 @@ class MemoryCorpus:
     def lane(self, name: str) -> Sequence[PageCard]:
         return sorted((card for card in self._all() if card.lane == name), key=lambda card: card.position)
 
+    def near(self, most: int, also: int | None = None) -> Sequence[PageCard]:
+        assert self.topic is not None
+        lane = self.lane(self.topic.lane)
+        before = [card for card in lane if card.live and card.position < self.topic.position][-most:]
+        behind = [card for card in lane if card.live and card.position > self.topic.position][:most]
+        wanted = {card.topic_id for card in (*before, *(behind if len(before) < most else ()))} | {also}
+        found = [card for card in self.pages if card.topic_id in wanted]
+        return sorted(found, key=lambda card: card.position)
+
     def drafts(self, revisions: Collection[int]) -> Mapping[int, Draft]:
         return {id: self._drafts[id] for id in revisions}
 

@@ -161,6 +161,14 @@ class Context:
                 cards.append(replace(card_of(topic, draft), live=topic.id in live))
         return cards
 
+    def near(self, most: int, also: int | None = None) -> Sequence[PageCard]:
+        assert self.topic is not None
+        lane = self.lane(self.topic.lane)
+        before = [card for card in lane if card.live and card.position < self.topic.position][-most:]
+        behind = [card for card in lane if card.live and card.position > self.topic.position][:most]
+        wanted = {card.topic_id for card in (*before, *(behind if len(before) < most else ()))} | {also}
+        return [card for card in lane if card.topic_id in wanted]
+
     def pages(self) -> Iterator[LivePage]:
         for page in sorted(self.world.live.values(), key=lambda each: each.card is None):
             if page.card is None:

@@ -207,23 +207,6 @@ def test_questions_of_many_pages_get_their_own_answers(make: Factory) -> None:
     assert reading.unknown_paths(make.site_id + 1, paths) == set(paths)
 
 
-def test_a_lane_is_read_again_after_a_few_uses(make: Factory) -> None:
-    """Until then it is the same tuple; who asks for the lane as it is now gets just that."""
-    claim = publishing(make, 1)[0]
-    reading = make.services.reading
-
-    def lately() -> Any:
-        return reading.lane_lately(make.site_id, "lane-0", "files")
-
-    before = lately()
-    publish(make, claim, "a/")
-
-    assert lately() is before
-    assert not before[0].live
-    assert reading.lane(make.site_id, "lane-0", "files")[0].live
-    until(lambda: lately()[0].live, "it is read again")
-
-
 def test_drafts_are_the_contents_of_revisions(make: Factory) -> None:
     claims = publishing(make, 2)
 
