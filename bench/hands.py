@@ -48,8 +48,7 @@ class Hands:
         began = time.perf_counter()
         if began - self._looked_at >= LOOK_AGAIN:
             self._looked_at = began
-            self.rota.ready |= set(self.services.work.prefixes(self.sites[0] if len(self.sites) == 1 else None))
-            self.rota.floors.clear()
+            self.rota.look(self.services.work, self.sites[0] if len(self.sites) == 1 else None)
             self.looks.append(time.perf_counter() - began)
         prefixes = self.rota.shares(self.room, self.sites)
         if not prefixes:

@@ -1,6 +1,8 @@
 """Pickup: from the call that plans one job to its start, by workers that have nothing else to do; and the hand-over
 inside a strict lane, from the end of one run to the start of the next.
 
+Ours is planned by ``pipeline.plan`` in a transaction of the asker's, whose commit belongs to the time.
+
 The workers of all stand by at the same time and are asked in turns, with pauses of uneven length in between, so that
 each has been idle for a while and no poll is met at the same moment of its round again and again.
 """
@@ -13,18 +15,22 @@ from math import ceil
 from pathlib import Path
 from statistics import median
 
+import psycopg
+
+import pipeline
 from bench.ground import Ground
 from bench.install import RELEASES
 from bench.measure import Ratio, Size
 from bench.order import STRICT
-from bench.ours import Project, drain, project, topics
+from bench.ours import SITE, Project, drain, plain, project, topics
 from bench.peer import peer
 from bench.runs import kept, read
 
 PEERS = {Size.QUICK: ("pgqueuer", "procrastinate"), Size.FULL: ("pgqueuer", "procrastinate", "oban")}
 SAMPLES = {Size.QUICK: 30, Size.FULL: 200}
 CHAIN = {Size.QUICK: 100, Size.FULL: 400}
-WARM = 3  # first ones that do not count
+WARM = 12  # first ones that do not count: until drivers and server have prepared what is said again and again
+LANES = 3
 PATIENCE = 20.0  # seconds to wait for one job
 
 Ask = Callable[[int], tuple[float, float]]
@@ -84,15 +90,17 @@ def _waits(ground: Ground, size: Size) -> tuple[dict[str, list[float]], dict[str
 
 
 def _ours(ground: Ground, mine: Project, open_: ExitStack) -> Ask:
+    """By an application that plans in a transaction of its own, over a driver's connection, as the peers' askers do."""
     url = open_.enter_context(ground.database())
     mine.plan(url, [])
     open_.enter_context(mine.workers(url, 1))
-    plan = open_.enter_context(mine.planner(url))
+    connection = open_.enter_context(psycopg.connect(plain(url)))
 
     def ask(n: int) -> tuple[float, float]:
-        rows = topics([(n, 0)])
+        given = [pipeline.Topic(f"lane-{n % LANES}", f"asked-{n}", f"Asked {n}", "page", {"key": n, "seq": 0})]
         asked = time.time()
-        plan(rows)
+        pipeline.plan(connection, SITE, given, wake=True)
+        connection.commit()
         return asked, time.time()
 
     return ask

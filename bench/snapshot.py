@@ -80,6 +80,7 @@ class _Work:
     _done: list[int] = field(default_factory=lambda: [0] * HANDS)
     _planned: int = 0
     _planning: threading.Lock = field(default_factory=threading.Lock)
+    _told: list[bool] = field(default_factory=lambda: [False] * HANDS)
     _stop: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
@@ -108,8 +109,11 @@ class _Work:
         while not self._stop.is_set():
             count = hands.step()
             self._done[number] += count
-            if not count:
-                time.sleep(0.02)
+            if self._told[number]:  # as a worker is, and looks
+                self._told[number] = False
+                hands.rota.heed(self.ours.work, self.site_id)
+            elif not count:
+                time.sleep(0.005)
 
     def _arrive(self) -> None:
         """As in an application that has a few more now and then."""
@@ -126,3 +130,4 @@ class _Work:
         topics = [pipeline.Topic(f"lane-{n % LANES}", f"page-{n}", f"Page {n}", "page", {"n": n}) for n in numbers]
         with self.ours.engine.begin() as connection:
             pipeline.plan(connection, "site-1", topics, SCHEMA)
+        self._told[:] = [True] * HANDS

@@ -13,13 +13,19 @@ from sqlalchemy import Engine
 
 
 class Bell:
-    """Rung from any thread, waited for by one. ``told``: another session has said that there is work."""
+    """Rung from any thread, waited for by one.
+
+    ``told``: another session has said that there is work. ``named``: each ``(site_id, stage, priority)`` where one has
+    said that there is some.
+    """
 
     def __init__(self) -> None:
         self._ear, self._cord = socket.socketpair()
         self._ear.setblocking(False)
         self._rung = False
         self.told = False
+        self.named: set[tuple[int, str, int]] = set()
+        self._line: Any = None  # the driver's connection
 
     def ring(self) -> None:
         """End the wait, or the next one."""
@@ -31,6 +37,12 @@ class Bell:
         """Another session has said that there is work."""
         self.told = True
 
+    def take(self) -> tuple[bool, set[tuple[int, str, int]]]:
+        """What was told and named since the last time."""
+        taken = self.told, self.named
+        self.told, self.named = False, set()
+        return taken
+
     def wait(self, seconds: float, engine: Engine | None = None) -> None:
         """Return when rung, when the server tells on the connection of ``engine``, or after ``seconds``.
 
@@ -39,16 +51,27 @@ class Bell:
         if engine is None:
             self._wait(seconds)
             return
-        with engine.connect() as connection:
-            driver: Any = connection.connection.dbapi_connection
-            number = driver.pgconn.socket
-            if number in self._wait(seconds, number):
-                try:
-                    driver.pgconn.consume_input()
-                except psycopg.OperationalError:
-                    return  # the server is gone, as the next statement will find
-                while (notice := driver.pgconn.notifies()) is not None:
-                    self.told |= notice.be_pid != driver.pgconn.backend_pid
+        if self._line is None or self._line.closed:
+            with engine.connect() as connection:
+                self._line = connection.connection.dbapi_connection
+        line = self._line.pgconn  # it lies in the pool, and whoever waits here is the only one to take it out
+        try:
+            if line.socket in self._wait(seconds, line.socket):
+                line.consume_input()
+                while (notice := line.notifies()) is not None:
+                    if notice.be_pid != line.backend_pid:
+                        self._note(notice.extra.decode(errors="replace"))
+        except psycopg.OperationalError:
+            return  # the server is gone, as the next statement will find
+
+    def _note(self, word: str) -> None:
+        """``append.add`` names the place; what says nothing, or anything else, is about all places."""
+        site_id, _, rest = word.partition(" ")
+        stage, _, priority = rest.rpartition(" ")
+        try:
+            self.named.add((int(site_id), stage, int(priority)))
+        except ValueError:
+            self.told = True
 
     def _wait(self, seconds: float, *more: int) -> set[int]:
         poll = select.poll()

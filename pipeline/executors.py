@@ -42,17 +42,16 @@ class Executors:
                 self._threads.give(lambda: self._run(holding, lambda h: self._runner.run_apart(h, self._keeper)))
             case Colour.LOOP:
                 self._loop = self._loop or Loop()
-                holding.started = True
+                holding.take_up()
                 work = lambda: self._runner.run_on_loop(holding, self._beside)  # noqa: E731
                 self._loop.start(holding, work, lambda future: self._came(holding, future))
 
     def _run(self, holding: Holding, run: Callable[[Holding], Ack]) -> None:
-        if holding.stop:
-            return
         if not holding.ours():  # it lay here too long: whoever has it now is not to be met by its twin
             self._done(holding, verdict.stopped(holding.claim, self._runner.stage(holding.claim)))
             return
-        holding.started = True
+        if not holding.take_up():
+            return
         began = now()
         holding.waited = began - holding.taken
         try:

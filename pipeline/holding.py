@@ -40,6 +40,18 @@ class Holding:
     took: float | None = None  # seconds that its stage ran there
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def take_up(self) -> bool:
+        """Its stage may begin to run; no when it was withdrawn."""
+        with self.lock:
+            self.started = not self.stop
+            return self.started
+
+    def withdraw(self) -> bool:
+        """It is not to begin any more; no when it has begun."""
+        with self.lock:
+            self.stop = self.stop or not self.started
+            return not self.started
+
     def ours(self) -> bool:
         """Whether the lease can still be relied on."""
         return not self.lost and now() < self.until

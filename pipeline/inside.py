@@ -10,14 +10,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
-from sqlalchemy import Connection, Executable
+from sqlalchemy import Connection, Executable, TextClause
 from sqlalchemy.dialects.postgresql import psycopg as dialect
 from sqlalchemy.orm import Session, scoped_session
 
 from pipeline.errors import UsageError
 from pipeline.service.append import PlannedTopic, Steps, appending
 from pipeline.service.payload import Topic
+from pipeline.sql import append
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
@@ -33,12 +35,16 @@ def plan(
     site: str,
     topics: Iterable[Topic],
     schema: str = "pipeline",
+    wake: bool = False,
 ) -> list[PlannedTopic]:
     """Plan topics inside the caller's transaction; returns one answer for each, in their order.
 
     They go to the ends of their lanes, which stay locked until the caller commits, so commit soon. Whatever is planned
     already with the same content is answered as it is (``new`` False), so a call may be repeated. A lane that is
     missing is made; in a paused one topics wait. Nothing is promoted: at a limited first stage that is upkeep's.
+    Work begins within a poll. With ``wake`` idle workers are told by NOTIFY, with the commit, and it begins at once: at
+    the price that all transactions that notify commit one after another, that none can be prepared for a commit in two
+    phases, and that the commit fails when the server's queue of notifications is full.
 
     Raises Conflict, Refused, NotFound, UsageError: then nothing was planned, and the caller's transaction goes on. In
     REPEATABLE READ or SERIALIZABLE the server may refuse with SQLSTATE 40001 what another planned meanwhile, and two
@@ -51,7 +57,7 @@ def plan(
             plan(session, "acme", [Topic("japan", "nara", "Nara travel guide", "city", {"name": "Nara"})])
     """
     _check_schema(schema)
-    steps = appending(site, topics)
+    steps = appending(site, topics, schema if wake else None)
     if isinstance(connection, Session | scoped_session):
         connection = connection.connection()  # a Session's own execute() would flush first
     if isinstance(connection, Connection):
@@ -67,11 +73,12 @@ async def aplan(
     site: str,
     topics: Iterable[Topic],
     schema: str = "pipeline",
+    wake: bool = False,
 ) -> list[PlannedTopic]:
     """As ``plan``, for connections that are awaited."""
     _check_schema(schema)
     if isinstance(connection, psycopg.AsyncConnection):
-        return await _adrive(appending(site, topics), connection, schema)
+        return await _adrive(appending(site, topics, schema if wake else None), connection, schema)
     try:
         from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
     except ImportError:  # without greenlet there is no connection of that kind
@@ -79,7 +86,7 @@ async def aplan(
     if isinstance(connection, AsyncSession | async_scoped_session):
         connection = await connection.connection()
     if isinstance(connection, AsyncConnection):
-        return await connection.run_sync(lambda inner: plan(inner, site, topics, schema))
+        return await connection.run_sync(lambda inner: plan(inner, site, topics, schema, wake))
     raise _unknown(connection, "aplan", "plan")
 
 
@@ -96,17 +103,27 @@ class _Core:
 
 
 class _Plain:
-    """Runs statements on a connection of psycopg, with a cursor that is not the caller's kind."""
+    """Runs statements on a connection of psycopg, with a cursor that is not the caller's kind.
+
+    Where the transaction has not begun, there is nothing to save: its beginning is where to go back to.
+    """
 
     def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
         self._connection = connection
+        self._cursor = psycopg.Cursor(connection, row_factory=tuple_row)
         self._schema = schema
+        is_idle = connection.info.transaction_status == TransactionStatus.IDLE
+        self._begins = is_idle and not connection.autocommit and connection.info.pipeline_status == PipelineStatus.OFF
 
     def __call__(self, statement: Executable, values: Values) -> Sequence[Any]:
+        if self._begins and isinstance(statement, TextClause):
+            if statement is append.BACK:
+                self._connection.rollback()
+            return ()
         sql, fixed = _compiled(statement, self._schema)
-        with psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor:
-            cursor.execute(sql, {**fixed, **values})
-            return cursor.fetchall() if cursor.description else ()
+        self._cursor.execute(sql, {**fixed, **values})
+        result = self._cursor.pgresult
+        return self._cursor.fetchall() if result is not None and result.nfields else ()
 
 
 def _drive(steps: Steps, run: _Core | _Plain) -> list[PlannedTopic]:

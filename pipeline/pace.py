@@ -10,6 +10,7 @@ from collections.abc import Iterable
 MOMENT = 0.05  # seconds: what takes less is quick
 WAIT = 0.25  # seconds that a job may lie before it begins
 MOST = 64  # jobs: as many are charged with an attempt when their worker dies
+PART, LEAST, LONGEST = 1 / 8, 0.002, 0.05  # of a mean; seconds; seconds
 SMOOTH = 8  # runs that a mean looks back on
 
 
@@ -32,9 +33,18 @@ class Pace:
         """All that was held is done: hands are idle until more is claimed."""
         self._most = min(self._most * 2, max(MOST, self._hands))
 
+    def clogged(self) -> None:
+        """Jobs lay here that no hand came to."""
+        self._most = self._hands
+
     def is_quick(self, stage: str) -> bool:
         """Whether it takes less than a moment."""
         return self._means.get(stage, MOMENT) < MOMENT
+
+    def company(self, held: Iterable[str]) -> float:
+        """Seconds for which a job that is done may wait for others of the stages ``held``, to be acknowledged together:
+        a small part of what any of them takes."""
+        return min(max(min((self._means.get(stage, 0.0) for stage in held), default=0.0) * PART, LEAST), LONGEST)
 
     def most(self, held: Iterable[str]) -> int:
         """How many jobs of quick stages to hold at most, those of the stages ``held`` included."""

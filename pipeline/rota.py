@@ -1,33 +1,75 @@
 """Whose turn it is to be asked for work: which prefixes, in which order, for how many jobs; engine room."""
 
+import time
+from collections import deque
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from pipeline.project.loading import Stages
-from pipeline.service.work import BEGINNING, Prefix
+from pipeline.service.work import BEGINNING, Floor, Key, Prefix, Seen, Work
 from pipeline.stages import SiteStage
 from pipeline.states import ASSEMBLE
 from pipeline.views import Claim
 
-Key = tuple[int, str, int]  # site, stage, priority
-
 SITES_A_CLAIM = 32
 FLOOR = (BEGINNING, 0)
+SHORT = timedelta(seconds=1)  # from when a job became due to its commit, mostly
+LONG = timedelta(seconds=30)  # an open transaction is reckoned with for so long; one that takes longer, by
+PART = 20  # a look at the whole, which takes no more than such a part of a worker's time,
+SELDOM = 10.0  # but comes after so many seconds at the latest
 
 
 class Rota:
     """What one worker knows of where work is.
 
-    ``ready``: prefixes that may have something due. ``floors``: where the last claim of each ended. ``loners``:
-    prefixes with a job that runs by itself.
+    ``ready``: prefixes that may have something due. ``loners``: prefixes with a job that runs by itself.
+
+    Claims begin at floors, for while some transaction keeps an old snapshot, all that was ever pending stays in the
+    index. A floor is where the last claim of a prefix ended; after a look, what it saw first, or a time before which no
+    open transaction can have planned anything.
     """
 
     def __init__(self, stages: Stages) -> None:
         self._stages = stages
         self.ready: set[Key] = set()
-        self.floors: dict[Key, tuple[datetime, int]] = {}
         self.loners: list[Key] = []
+        self._ends: dict[Key, Floor] = {}  # of the last claims since the look
+        self._short: set[Key] = set()  # those that brought less than their share
+        self._grounds: dict[Key, Floor] = {}  # before these there was nothing at the look, and will hardly be
+        self._moments: deque[tuple[datetime, int]] = deque()  # of looks: when, and the next transaction then
+        self._whole_at = float("-inf")
         self._turn = 0
+
+    def look(self, work: Work, site_id: int | None) -> None:
+        """Find what has become pending on the site, or on all, wherever claims would begin by now."""
+        began = time.monotonic()
+        whole = began >= self._whole_at
+        known = self.ready | self._grounds.keys()
+        seen = work.look(site_id, None if whole else {key: self._ground(key) for key in known})
+        if whole:
+            took = time.monotonic() - began
+            self._whole_at = began + min(PART * took, SELDOM)
+        self.ready |= seen.ready
+        behind = (self._settled(seen), 0)
+        for key in known | seen.first.keys():
+            run_at, job_id = seen.first.get(key, behind)
+            self._grounds[key] = min(behind, (run_at, job_id - 1))
+        self._ends.clear()
+        self._short.clear()
+
+    def _settled(self, seen: Seen) -> datetime:
+        """The time before which whatever became due is seen by now, unless a transaction is open for very long."""
+        self._moments.append((seen.at, seen.next))
+        earliest = seen.at - LONG
+        while len(self._moments) > 1 and (self._moments[1][1] <= seen.oldest or self._moments[0][0] < earliest):
+            self._moments.popleft()
+        at, following = self._moments[0]
+        return max(at - SHORT, earliest) if following <= seen.oldest else earliest
+
+    def heed(self, work: Work, site_id: int | None) -> None:
+        """Find where work has come just now."""
+        known = self.ready | self._grounds.keys()
+        self.ready |= work.look(site_id, {key: self._floor(key) for key in known}).ready
 
     def note_loners(self, found: Sequence[Key], readable: Collection[int]) -> None:
         """Note where a job waits which runs by itself, of what this worker can do."""
@@ -68,7 +110,7 @@ class Rota:
                 share, rest = divmod(jobs, min(len(keys), jobs))
                 shares[key] += share + (place < rest)
         return [
-            Prefix(*key, share=share, lease=self._lease(key[1]), floor=self.floors.get(key, FLOOR))
+            Prefix(*key, share=share, lease=self._lease(key[1]), floor=self._floor(key))
             for key, share in shares.items()
             if share
         ]
@@ -80,12 +122,25 @@ class Rota:
             key = (c.site_id, c.stage, c.priority)
             got[key] = got.get(key, 0) + 1
             if c.run_at is not None:
-                self.floors[key] = (c.run_at, c.job_id)
+                self._ends[key] = (c.run_at, c.job_id)
         for p in prefixes:
             key = (p.site_id, p.stage, p.priority)
+            self._grounds.setdefault(key, FLOOR)
+            self._short.discard(key)
             if got.get(key, 0) < p.share:
                 self.ready.discard(key)  # empty; the next look, or a write of ours, names it again
-                self.floors.pop(key, None)
+                self._short.add(key)
+
+    def _floor(self, key: Key) -> Floor:
+        """Where the next claim is to begin."""
+        ground = self._ground(key)
+        if key not in self._ends:
+            return ground
+        run_at, job_id = self._ends[key]
+        return max(ground, (run_at - SHORT, 0)) if key in self._short else (run_at, job_id)
+
+    def _ground(self, key: Key) -> Floor:
+        return self._grounds.get(key, FLOOR)
 
     def _lease(self, stage: str) -> timedelta:
         if stage == ASSEMBLE:

@@ -43,8 +43,9 @@ MISSES = 5  # flushes behind a busy gate before it is waited for
 LONELY = 30.0  # seconds after which full hands are emptied for a job that runs by itself
 LOOK_AGAIN = 1.0  # seconds between two looks for prefixes, and for what lies before a floor
 FEW = 8  # jobs
-LINGER = 0.002  # seconds for which what is quick is waited for
 WORDS = 0.02  # seconds between two words to others, at least
+LAIN = 3.0  # seconds after which a job that has not begun is given back: whatever has all hands may have them for long
+STOPPED = "the worker stopped"
 LAST_WORDS = 3.0  # seconds beyond the grace period in which jobs are given back
 
 
@@ -183,11 +184,13 @@ class Worker:
             self._services.work.wake()
 
     def _look(self) -> None:
-        """Now and then: which prefixes have work, what others left, and forget the floors."""
-        if time.monotonic() - self._looked_at < LOOK_AGAIN:
+        """Now and then, but once after what others named: which prefixes have work, and what others left."""
+        if time.monotonic() - self._looked_at < (2 * LOOK_AGAIN if self._bell.named else LOOK_AGAIN):
             self._heed()
             return
         self._looked_at = time.monotonic()
+        if self._give_back("no hand was free for it", LAIN):
+            self._pace.clogged()  # what was quick is not any more
         self._folders.look(self._services.reading.sites())
         if self._only is not None and not self._folders.ids:
             return
@@ -195,17 +198,18 @@ class Worker:
         if self._upkeep.due():
             self._services.roster.see(self._name, os.getpid(), self._only, self._stages.leases())
             self._rota.ready |= self._upkeep.run()
-        self._rota.ready |= set(self._services.work.prefixes(site_id))
+        self._rota.look(self._services.work, site_id)
         self._rota.note_loners(self._services.work.loners(site_id), self._folders.sites)
         if not self._rota.loners or not self._held:
             self._waited_since = time.monotonic()
-        self._rota.floors.clear()
 
     def _heed(self) -> None:
-        """Look for prefixes at once when another told of work and there is room for it."""
-        if self._bell.told and self._has_room() and self._folders.ids:
-            self._bell.told = False
-            self._rota.ready |= set(self._services.work.prefixes(self._one_site()))
+        """Take up what another told of when there is room for it: where he named it, else look for prefixes."""
+        if (self._bell.told or self._bell.named) and self._has_room() and self._folders.ids:
+            told, named = self._bell.take()
+            self._rota.ready |= {key for key in named if key[0] in self._folders.sites}
+            if told:
+                self._rota.heed(self._services.work, self._one_site())
 
     def _one_site(self) -> int | None:
         """The site to ask about; None for all."""
@@ -248,10 +252,11 @@ class Worker:
             self._held[fence].lost = True  # taken away from us, and ours once more
             self._lose(fence, "another worker has it")
         holdings = [self._holding(c, asked_at) for c in claims]
-        self._heartbeat.hold(holdings)
         for holding in holdings:
             self._held[holding.claim.fence] = holding
             self._executors.start(holding)
+        time.sleep(0)  # the first of the threads may have the interpreter, before we look for more to do
+        self._heartbeat.hold(holdings)
         return bool(claims)
 
     def _holding(self, claim: Claim, asked_at: float) -> Holding:
@@ -289,13 +294,12 @@ class Worker:
         log.warning("lost job %d%s: %s; its result is dropped", holding.claim.job_id, of, why)
 
     def _linger(self) -> None:
-        """Let more of what is quick end, so that it is acknowledged together; not when a lane waits for it and there is
-        little to come."""
+        """Let more jobs end, so that they are acknowledged together; not when a lane waits for one and there is little
+        to come."""
         done = [holding for holding, _ in tuple(self._done)]
         if len(done) >= len(self._held) // 2 or (len(self._held) < FEW and any(h.claim.gated for h in done)):
             return
-        if self._all_quick():
-            time.sleep(LINGER)
+        time.sleep(self._pace.company(h.claim.stage for h in self._held.values()))
 
     def _all_quick(self) -> bool:
         return all(self._pace.is_quick(h.claim.stage) for h in self._held.values())
@@ -366,8 +370,7 @@ class Worker:
 
     def _wind_down(self) -> None:
         """Let running stages finish within the grace period, then give back what is left."""
-        for holding in self._held.values():
-            holding.stop = not holding.started
+        given = self._give_back(STOPPED)
         give_up = time.monotonic() + self._settings.grace.total_seconds()
         while time.monotonic() < give_up and any(h.started for h in self._held.values()):
             self._bell.wait(0.05)
@@ -379,14 +382,26 @@ class Worker:
         self._collect()
         rest = [h for f, h in self._held.items() if f not in self._unsaid]
         for holding in rest:
-            self._unsaid[holding.claim.fence] = _Pending(Ack(holding.claim, Verb.RELEASE, error="the worker stopped"))
+            self._unsaid[holding.claim.fence] = _Pending(Ack(holding.claim, Verb.RELEASE, error=STOPPED))
         until = give_up + LAST_WORDS
         while self._unsaid and time.monotonic() < until:
             self._try_for(until, self._flush)
-        if given := sum(h.claim.fence not in self._unsaid for h in rest):
-            log.info("gave back %d job(s)", given)
+        if count := sum(h.claim.fence not in self._unsaid for h in (*given, *rest)):
+            log.info("gave back %d job(s)", count)
         if self._unsaid:
             raise DatabaseError(f"{len(self._unsaid)} job(s) could not be given back; other workers take them over")
+
+    def _give_back(self, why: str, lain: float = 0.0) -> list[Holding]:
+        """Let go of what has not begun though it lay here for so many seconds; it is said with the next flush."""
+        moment = now()
+        idle = [
+            holding
+            for fence, holding in self._held.items()
+            if fence not in self._unsaid and moment - holding.taken >= lain and holding.withdraw()
+        ]
+        for holding in idle:
+            self._unsaid[holding.claim.fence] = _Pending(Ack(holding.claim, Verb.RELEASE, error=why))
+        return idle
 
     def _try_for(self, until: float, step: Callable[[], None]) -> None:
         try:

@@ -72,6 +72,7 @@ class Lane(Base):
         CheckConstraint("next_position > 0", name="next_position"),
         CheckConstraint("octet_length(name) BETWEEN 1 AND 200", name="name"),
         CheckConstraint("jsonb_typeof(overrides) = 'object'", name="overrides"),
+        {"postgresql_with": {"fillfactor": "10"}},
     )
 
     id: Mapped[identity]
@@ -118,7 +119,7 @@ class Gate(Base):
         UniqueConstraint("lane_id", "stage"),
         CheckConstraint("width > 0", name="width"),
         CheckConstraint("passed >= 0", name="passed"),
-        {"postgresql_with": {"fillfactor": "50"}},
+        {"postgresql_with": {"fillfactor": "10"}},
     )
 
     id: Mapped[identity]

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, DBAPIError, StatementError
 
 from pipeline.db import reason, sqlstate
-from pipeline.service.base import ASSEMBLE_DELAY_SECONDS, Service, clean, revision
+from pipeline.service.base import Service, clean, revision
 from pipeline.sql import content, plan, transitions
 from pipeline.sql.batch import bound
 from pipeline.sql.operate import FORCED
@@ -195,7 +195,7 @@ class Acknowledging(Service):
         if ended:
             owing += connection.execute(plan.behind(), bound(site_ids=ended)).scalars()
         if owing:
-            self._add_assembly(connection, owing, ASSEMBLE_DELAY_SECONDS)
+            self._add_assembly(connection, owing)
 
     def _fates(self, connection: Connection, acks: Sequence[Ack], written: Mapping[int, Any]) -> dict[int, Fate]:
         missing = [a for a in acks if a.claim.fence not in written]

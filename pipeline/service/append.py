@@ -24,6 +24,7 @@ from pipeline.views import content_hash
 BATCH = 1000
 BATCH_LENGTH = 4 << 20
 CLOCK = DatabaseClock()
+LOOKS = 3  # at what others have planned, while they go on
 
 T = TypeVar("T")
 Asking: TypeAlias = Generator[tuple[Executable, dict[str, Any]], Sequence[Any], T]
@@ -55,8 +56,9 @@ def input_hash(title: str, type: str, brief: Mapping[str, Any], added: Mapping[s
     return content_hash([title, type, dict(brief), dict(added)])
 
 
-def appending(site: str, topics: Iterable[Topic]) -> Steps:
-    """Append the topics to the ends of their lanes; returns one answer for each, in their order.
+def appending(site: str, topics: Iterable[Topic], channel: str | None = None) -> Steps:
+    """Append the topics to the ends of their lanes; returns one answer for each, in their order. Idle workers that
+    listen to the ``channel`` are told with the caller's commit.
 
     Raises NotFound for a site that was never run, Refused for a closed lane, Conflict for a slug or path that is
     planned with other content, UsageError for what cannot be stored. An iterable that is no sequence is read a batch at
@@ -81,7 +83,7 @@ def appending(site: str, topics: Iterable[Topic]) -> Steps:
             ) from error
         raise
     try:
-        planned = yield from _Appending(site).all(lanes, chain([first], batches))
+        planned = yield from _Appending(site, channel).all(lanes, chain([first], batches))
     except GeneratorExit:
         raise
     except BaseException as error:  # an interrupt too: who goes on after it must not commit half a plan
@@ -112,51 +114,68 @@ def _batches(numbered: Iterator[tuple[int, Checked]]) -> Iterator[list[tuple[int
 class _Appending:
     """One call: the site as its transaction sees it, and the lanes that it holds."""
 
-    def __init__(self, site: str) -> None:
+    def __init__(self, site: str, channel: str | None) -> None:
         self._site = site
+        self._channel = channel
         self._at: dict[str, Any] = {}
         self._paths: dict[str, str] = {}
         self._prints: dict[str, dict[str, str]] = {}
         self._lanes: dict[str, int] = {}  # by name
         self._next: dict[int, int] = {}  # the next position, by lane
+        self._counted: dict[int, int] = {}  # the same, as the lanes' rows have it
+        self._begun = False  # something is planned
 
     def all(self, lanes: Set[str], batches: Iterable[list[tuple[int, Checked]]]) -> Steps:
-        found = yield append.site(), bound(slug=self._site)
-        if not found or not found[0][3]:
-            what = f"no stages of site {self._site!r}" if found else f"no site {self._site!r}"
-            raise NotFound(f"the database knows {what}; run it once: pipeline run --site {self._site}")
-        site_id, paths, prints, _ = found[0]
-        self._at = bound(site_id=site_id)
-        self._paths, self._prints = json.loads(paths or "{}"), json.loads(prints or "{}")
         planned: list[PlannedTopic] = []
         yield from self._hold(lanes)
         for batch in batches:
             yield from self._hold({topic.lane for _, topic in batch} - self._lanes.keys())
             planned += yield from self._batch(batch)
-        if any(p.new for p in planned):
-            yield append.count(), bound(lanes=list(self._next), next=list(self._next.values()))
+        if self._next != self._counted:
+            yield append.count(), counters(self._counted, self._next)
         return planned
 
     def _hold(self, names: Set[str]) -> Asking[None]:
         """Make the lanes that are missing, then lock all of these to the end of the caller's transaction."""
-        if not names:
+        if not names and self._at:
             return
-        named = {**self._at, **bound(names=sorted(names))}
-        if (yield append.missing(), named):
-            yield append.share_stages(), self._at  # before the lanes: in this order everybody takes them
-            made = yield append.put_lanes(), named
-            if made:
-                yield append.put_gates(), bound(lanes=[lane_id for (lane_id,) in made])
-        locked = yield append.lock_lanes(), named
-        for lane_id, name, state, position in locked:
+        named = bound(slug=self._site, names=sorted(names))
+        first = not self._lanes
+        if not first and (yield append.missing(), {**self._at, **bound(names=sorted(names))}):
+            yield from self._make(names)
+        found = yield append.hold(), named
+        self._read(found)
+        if first and not names <= {row[5] for row in found}:
+            yield append.BACK, {}  # lets go of the lanes: whoever makes some takes the stages before them
+            yield from self._make(names)
+            found = yield append.hold(), named
+        for *_, lane_id, name, state, position in found:
             if state == "closed":
                 raise Refused(
                     f"lane {name!r} is closed, so nothing was planned; plan into another, or open it:"
                     f" pipeline lanes open {self._site}/{name}"
                 )
-            self._lanes[name], self._next[lane_id] = lane_id, position
+            if name is not None:
+                self._lanes[name], self._next[lane_id], self._counted[lane_id] = lane_id, position, position
         if gone := names - self._lanes.keys():
             raise NotFound(f"lane {min(gone)!r} was removed meanwhile, so nothing was planned; try again")
+
+    def _read(self, found: Sequence[Any]) -> None:
+        """Note the site, of which ``append.hold`` found this."""
+        if not found or not found[0][3]:
+            what = f"no stages of site {self._site!r}" if found else f"no site {self._site!r}"
+            raise NotFound(f"the database knows {what}; run it once: pipeline run --site {self._site}")
+        site_id, paths, prints, *_ = found[0]
+        self._at = bound(site_id=site_id)
+        self._paths, self._prints = json.loads(paths or "{}"), json.loads(prints or "{}")
+
+    def _make(self, names: Set[str]) -> Asking[None]:
+        """Make those of the lanes that are missing, with their gates."""
+        if not (yield append.share_stages(), self._at):
+            raise NotFound(f"site {self._site!r} was removed meanwhile, so nothing was planned; run it once more")
+        made = yield append.put_lanes(), {**self._at, **bound(names=sorted(names))}
+        if made:
+            yield append.put_gates(), bound(lanes=[lane_id for (lane_id,) in made])
 
     def _batch(self, given: Sequence[tuple[int, Checked]]) -> Steps:
         rows: dict[str, _Row] = {}
@@ -168,13 +187,17 @@ class _Appending:
         for slug, row in rows.items():
             if (owner := owners.setdefault(row.path, slug)) != slug:
                 raise _path_taken(slug, row.path, owner)
-        taken = yield append.taken(), {**self._at, **bound(slugs=list(rows), paths=list(owners))}
-        there = {slug for slug, _ in taken}
-        for slug, path in taken:
-            if owners.get(path, slug) != slug:
-                raise _path_taken(owners[path], path, slug)
-        known = yield from self._known([row for slug, row in rows.items() if slug in there])
-        added = yield from self._append([row for slug, row in rows.items() if slug not in known])
+        known: dict[str, PlannedTopic] = {}
+        for _ in range(LOOKS):
+            added = yield from self._append([row for slug, row in rows.items() if slug not in known])
+            if added or len(known) == len(rows):
+                break
+            taken = yield append.taken(), {**self._at, **bound(slugs=list(rows), paths=list(owners))}
+            there = {slug for slug, _ in taken}
+            for slug, path in taken:
+                if owners.get(path, slug) != slug:
+                    raise _path_taken(owners[path], path, slug)
+            known = yield from self._known([row for slug, row in rows.items() if slug in there])
         # Skipped by ON CONFLICT: another transaction planned that slug, in another lane, after the look above.
         known |= yield from self._known([row for slug, row in rows.items() if slug not in known and slug not in added])
         if lost := rows.keys() - known.keys() - added.keys():
@@ -205,24 +228,31 @@ class _Appending:
         return known
 
     def _append(self, rows: Sequence[_Row]) -> Asking[dict[str, PlannedTopic]]:
-        """Insert these, each lane's in the order given; those whose slug another took just now are left out."""
+        """Insert these, each lane's in the order given: all, but for slugs that another takes just now; or none, when
+        something of it is there."""
         if not rows:
             return {}
         slugs: dict[tuple[int, int], str] = {}
         values: list[str] = []
-        since = dict(self._next)
+        until = dict(self._next)
         for row in rows:
             t, lane_id = row.topic, self._lanes[row.topic.lane]
-            position = self._next[lane_id]
-            self._next[lane_id] = position + 1
+            position = until[lane_id]
+            until[lane_id] = position + 1
             slugs[lane_id, position] = t.slug
             values.append(
                 f'{{"lane_id":{lane_id},"position":{position},"slug":"{t.slug}","path":"{row.path}","type":"{t.type}",'
                 f'"title":{json.dumps(t.title)},"brief":{t.written},'
                 f'"input_hash":"{input_hash(t.title, t.type, t.brief, self._prints.get(t.type, {}))}"}}'
             )
-        yield append.add_topics(), {**self._at, **bound(topics=f"[{','.join(values)}]")}
-        made = yield append.add_jobs(CLOCK), {**self._at, **stretches(since, self._next)}
+        # Of many batches the first is counted, and what follows at the end: every insert walks over each count.
+        counts = not self._begun
+        said = bound(topics=f"[{','.join(values)}]", counts=counts, channel=self._channel)
+        made = yield append.add(CLOCK), {**self._at, **said}
+        if made:
+            self._next = until
+            self._counted = dict(until) if counts else self._counted
+            self._begun = True
         return {
             (slug := slugs[lane_id, position]): PlannedTopic(slug, topic_id, position, job_id, new=True)
             for topic_id, lane_id, position, job_id in made

@@ -99,8 +99,9 @@ class Service:
         connection.execute(gates.move_passed(), {"gates": list(locked)})
         return connection.execute(gates.promote(self._clock), {"gates": list(locked)}).all()
 
-    def _add_assembly(self, connection: Connection, site_ids: Sequence[int], delay_seconds: int) -> None:
-        values = bound(site_ids=list(site_ids), delay_seconds=delay_seconds, max_attempts=ASSEMBLE_ATTEMPTS)
+    def _add_assembly(self, connection: Connection, site_ids: Sequence[int], *, soon: bool = False) -> None:
+        delay = 0 if soon else ASSEMBLE_DELAY_SECONDS
+        values = bound(site_ids=list(site_ids), delay_seconds=delay, max_attempts=ASSEMBLE_ATTEMPTS)
         connection.execute(plan.add_assembly(self._clock), values)
 
     def _look_again(self, connection: Connection, site_ids: Sequence[int]) -> None:
@@ -111,7 +112,7 @@ class Service:
         if site_ids:
             connection.execute(plan.lock_sites(), bound(site_ids=list(site_ids))).all()  # in id order
             connection.execute(plan.raise_changed(), bound(site_ids=list(site_ids)))
-            self._add_assembly(connection, site_ids, ASSEMBLE_DELAY_SECONDS)
+            self._add_assembly(connection, site_ids)
 
 
 def clean(text: str, limit: int = MAX_ERROR_BYTES) -> str:

@@ -33,7 +33,11 @@ from pipeline.sql.transitions import Reach
 from pipeline.states import ASSEMBLE, JobState
 from pipeline.views import Claim, Draft, Finding, Severity, TopicView
 
+Key = tuple[int, str, int]  # site, stage, priority
+Floor = tuple[datetime, int]  # run_at, id: what lies there or before is not looked at
+
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_SITE = 2**63 - 1
 
 
 class Patience(StrEnum):
@@ -53,7 +57,22 @@ class Prefix:
     priority: int
     share: int
     lease: timedelta
-    floor: tuple[datetime, int] = (BEGINNING, 0)
+    floor: Floor = (BEGINNING, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look for pending jobs saw.
+
+    ``at``: by the server's clock. ``oldest``: of the transactions that were open; those before ``next`` had begun by
+    then. ``first``: of each prefix that has any, the first job. ``ready``: those prefixes of which that is due.
+    """
+
+    at: datetime
+    oldest: int
+    next: int
+    first: dict[Key, Floor]
+    ready: set[Key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +89,31 @@ class Expired:
 class Work(Acknowledging):
     """What workers do with jobs."""
 
-    def prefixes(self, site_id: int | None = None) -> list[tuple[int, str, int]]:
+    def prefixes(self, site_id: int | None = None) -> list[Key]:
         """The ``(site_id, stage, priority)`` that have something due."""
-        statement = claim.prefixes(self._clock, one_site=site_id is not None)
+        return sorted(self.look(site_id).ready)
+
+    def look(self, site_id: int | None = None, known: Mapping[Key, Floor] | None = None) -> Seen:
+        """What is pending on the site, or on all.
+
+        All of it, or with ``known`` only what lies beyond the floors of these prefixes, and of others the first between
+        two of them: that does not walk what a pinned snapshot keeps of work that is over.
+        """
+        if known is None:
+            statement, values = claim.prefixes(self._clock, one_site=site_id is not None), bound(site_id=site_id)
+        else:
+            floors = {(site_id or 0, "", 0): (BEGINNING, 0), **known}
+            asked = [
+                {"site_id": key[0], "stage": key[1], "priority": key[2], "floor_at": at.isoformat(), "floor_id": id_}
+                for key, (at, id_) in floors.items()
+            ]
+            end = LAST_SITE if site_id is None else site_id + 1
+            statement, values = claim.near(self._clock), {"known": asked, **bound(end=end)}
         with self._reading() as connection:
-            found = connection.execute(statement, bound(site_id=site_id))
-            return [(row.site_id, row.stage, row.priority) for row in found]
+            found = connection.execute(statement, values).all()
+        first = {(r.site_id, r.stage, r.priority): (r.run_at, r.id) for r in found if r.id is not None}
+        ready = {(r.site_id, r.stage, r.priority) for r in found if r.ready}
+        return Seen(found[0].at, found[0].oldest, found[0].next, first, ready)
 
     def loners(self, site_id: int | None = None) -> list[tuple[int, str, int]]:
         """The ``(site_id, stage, priority)`` that have a due job which runs by itself, the longest due first."""
@@ -219,7 +257,7 @@ class Work(Acknowledging):
 
         def body(connection: Connection) -> None:
             connection.execute(plan.raise_changed(), bound(site_ids=[site_id]))
-            self._add_assembly(connection, [site_id], 0)
+            self._add_assembly(connection, [site_id], soon=True)
 
         self._write(body)
 

@@ -29,10 +29,12 @@ from sqlalchemy import (
     exists,
     false,
     func,
+    literal_column,
     or_,
     select,
     true,
     tuple_,
+    union_all,
     update,
 )
 
@@ -45,6 +47,9 @@ from pipeline.states import JobState as S
 from pipeline.views import Draft, TopicView
 
 MOMENT = DateTime(timezone=True)
+OLDEST = literal_column("pg_snapshot_xmin(pg_current_snapshot())::text::bigint", BigInteger)
+# How many transactions have begun since: the snapshot itself ends at the last that is over.
+YOUNGER = literal_column("age(pg_snapshot_xmin(pg_current_snapshot())::xid)", Integer)
 
 
 class Which(StrEnum):
@@ -78,12 +83,21 @@ def claim(clock: Clock, which: Which) -> Select[Any]:
         floor_at=MOMENT,
         floor_id=BigInteger,
     )
-    j, lane = jobs.alias("j"), lanes.alias("lane")
+    j = jobs.alias("j")
     now = clock.statement()
-    # Asked of each row on the way: as an anti-join it was hashed, and all that is due sorted for a few of it.
-    open_ = select(lanes.c.state).where(lanes.c.id == j.c.lane_id).correlate(j).scalar_subquery()
+    # Looked up once, as each look-up walks all versions of the row that a pinned snapshot keeps; and for each row on
+    # the way, where LIMIT keeps it: as a join it was hashed, and all that is due sorted for a few of it.
+    own = override(lanes, p.c.stage, "lease_seconds")
+    lane = (
+        select(lanes.c.name, lanes.c.state, lanes.c.overrides, cast(own, Float).label("lease_seconds"))
+        .where(lanes.c.id == j.c.lane_id)
+        .limit(ONE)
+        .correlate(j, p)
+        .lateral("lane")
+    )
     due = (
-        select(j.c.id, j.c.lane_id)
+        select(j.c.id, lane.c.name, lane.c.overrides, lane.c.lease_seconds)
+        .select_from(j.outerjoin(lane, true()))
         .where(
             j.c.state == word(S.PENDING),
             j.c.site_id == p.c.site_id,
@@ -94,7 +108,7 @@ def claim(clock: Clock, which: Which) -> Select[Any]:
             or_(j.c.run_until.is_(None), j.c.run_until > now),
             j.c.attempts < j.c.max_attempts,
             *{Which.ALL: (), Which.TOGETHER: (~j.c.alone,), Which.ALONE: (j.c.alone,)}[which],
-            func.coalesce(open_, word("active")) == word("active"),
+            func.coalesce(lane.c.state, word("active")) == word("active"),
             *_open(p),
         )
         .order_by(j.c.run_at, j.c.id)
@@ -103,9 +117,8 @@ def claim(clock: Clock, which: Which) -> Select[Any]:
         .correlate(p)
         .lateral("due")
     )
-    own = select(cast(override(lane, p.c.stage, "lease_seconds"), Float)).where(lane.c.id == due.c.lane_id)
-    lease = func.coalesce(own.correlate(due, p).scalar_subquery(), p.c.lease_seconds).label("lease_seconds")
-    chosen = select(due.c.id, p.c.n, lease).select_from(p.join(due, true())).cte("chosen")
+    lease = func.coalesce(due.c.lease_seconds, p.c.lease_seconds).label("lease_seconds")
+    chosen = select(due.c.id, due.c.name, due.c.overrides, p.c.n, lease).select_from(p.join(due, true())).cte("chosen")
     # The array leads to the rows by their key. A join alone did not: the planner takes the shares for hundreds of rows,
     # and hashed them against every pending row of every site.
     keys = func.array(select(chosen.c.id).scalar_subquery(), type_=ARRAY(BigInteger))
@@ -126,7 +139,13 @@ def claim(clock: Clock, which: Which) -> Select[Any]:
             reserved_at=clock.stored(),
             lease_expires_at=clock.stored() + chosen.c.lease_seconds * SECOND,
         )
-        .returning(*jobs.c, chosen.c.n, chosen.c.lease_seconds)
+        .returning(
+            *jobs.c,
+            chosen.c.n,
+            chosen.c.lease_seconds,
+            chosen.c.name.label("lane"),
+            cast(override(chosen, jobs.c.stage, "deadline_seconds"), Float).label("deadline_seconds"),
+        )
         .cte("claimed")
     )
     earlier = stages.alias("earlier")
@@ -136,7 +155,7 @@ def claim(clock: Clock, which: Which) -> Select[Any]:
     ).correlate(claimed, here)
     t, r = topics.c, revisions.c
     topic = (
-        *(claimed.c.topic_id, sites.c.slug, lanes.c.name, t.slug, t.title, t.type, t.path),
+        *(claimed.c.topic_id, sites.c.slug, claimed.c.lane, t.slug, t.title, t.type, t.path),
         *(claimed.c.position, t.brief, claimed.c["pass"], claimed.c.round),
     )
     draft = (r.title, r.description, r.body, r.front_matter, r.lineage)
@@ -159,12 +178,11 @@ def claim(clock: Clock, which: Which) -> Select[Any]:
             and_(here.c.name.is_not(None), begins).label("begins"),
             claimed.c.run_at,
             claimed.c.priority,
-            cast(override(lanes, claimed.c.stage, "deadline_seconds"), Float).label("deadline_seconds"),
+            claimed.c.deadline_seconds,
         )
         .select_from(
             claimed.join(sites, sites.c.id == claimed.c.site_id)
             .outerjoin(here, and_(here.c.site_id == claimed.c.site_id, here.c.name == claimed.c.stage))
-            .outerjoin(lanes, lanes.c.id == claimed.c.lane_id)
             .outerjoin(topics, topics.c.id == claimed.c.topic_id)
             .outerjoin(revisions, revisions.c.id == topics.c.revision_id)
         )
@@ -173,17 +191,19 @@ def claim(clock: Clock, which: Which) -> Select[Any]:
 
 
 @cache
-def prefixes(clock: Clock, *, one_site: bool) -> Select[int, str, int]:
-    """The ``(site_id, stage, priority)`` that have a due job, by a loose index scan: one probe for each prefix.
+def prefixes(clock: Clock, *, one_site: bool) -> Select[Any]:
+    """The prefixes that have a pending job, by a loose index scan: one probe for each.
 
-    Binds ``site_id`` when ``one_site``. Active sites and stages only.
+    Returns ``(site_id, stage, priority, run_at, id, ready, at, oldest, next)``: the first job of each, and whether it
+    is due where site and stage are open; and with each, when that was so, the oldest transaction that was open then,
+    and the next one. One row, of these alone, when there is nothing. Binds ``site_id`` when ``one_site``.
+    Walks all dead entries that lie before the first jobs, which a pinned snapshot keeps.
     """
 
     def head(of: FromClause, *more: ColumnElement[bool]) -> Select[Any]:
-        """The first prefix in the index, of those that ``more`` leaves."""
-        key = (of.c.site_id, of.c.stage, of.c.priority)
+        """The first job in the index, of those that ``more`` leaves."""
         mine = [of.c.site_id == bindparam("p_site_id", type_=BigInteger)] if one_site else []
-        return select(*key).where(of.c.state == word(S.PENDING), *mine, *more).order_by(*key).limit(ONE)
+        return _first(of, *mine, *more)
 
     seed = head(jobs.alias("first")).subquery("seed")
     walk = select(*seed.c).cte("walk", recursive=True)
@@ -191,19 +211,55 @@ def prefixes(clock: Clock, *, one_site: bool) -> Select[int, str, int]:
     behind = tuple_(n.c.site_id, n.c.stage, n.c.priority) > tuple_(walk.c.site_id, walk.c.stage, walk.c.priority)
     step = head(n, behind).correlate(walk).lateral("step")
     walk = walk.union_all(select(*step.c).select_from(walk.join(step, true())))
-    d = jobs.alias("d")
-    due = exists().where(
-        d.c.state == word(S.PENDING),
-        d.c.site_id == walk.c.site_id,
-        d.c.stage == walk.c.stage,
-        d.c.priority == walk.c.priority,
-        d.c.run_at <= clock.statement(),
-    )
+    moment = select(*_moment(clock)).cte("moment")
     return (
-        select(walk.c.site_id, walk.c.stage, walk.c.priority)
-        .where(due, *_open(walk))
+        select(*walk.c, and_(walk.c.run_at <= moment.c.at, *_open(walk)).label("ready"), *moment.c)
+        .select_from(moment.outerjoin(walk, true()))
         .order_by(walk.c.site_id, walk.c.stage, walk.c.priority)
     )
+
+
+@cache
+def near(clock: Clock) -> Select[Any]:
+    """As ``prefixes``, but of the ``known`` ones only from their floors on, and of others only the first of each gap
+    between two of them.
+
+    Binds ``known`` (site_id, stage, priority, floor_at, floor_id), in any order: with one that lies before all as well;
+    and ``end``, the site where to stop.
+    """
+    given = table("known", site_id=BigInteger, stage=Text, priority=SmallInteger, floor_at=MOMENT, floor_id=BigInteger)
+    key = (given.c.site_id, given.c.stage, given.c.priority)
+    end = (bindparam("p_end", type_=BigInteger), literal_column("''", Text), literal_column("0", SmallInteger))
+    # Ordered here, since texts have another order elsewhere.
+    ends = (
+        func.coalesce(func.lead(c).over(order_by=key), last).label(f"end_{c.key}")
+        for c, last in zip(key, end, strict=True)
+    )
+    k = select(*given.c, *ends).cte("k")
+    own, other = jobs.alias("own"), jobs.alias("other")
+    mine = _first(
+        own,
+        *(own.c[c.key] == k.c[c.key] for c in key),
+        tuple_(own.c.run_at, own.c.id) > tuple_(k.c.floor_at, k.c.floor_id),
+    )
+    place = tuple_(other.c.site_id, other.c.stage, other.c.priority)
+    between = _first(
+        other,
+        place > tuple_(k.c.site_id, k.c.stage, k.c.priority),
+        place < tuple_(k.c.end_site_id, k.c.end_stage, k.c.end_priority),
+    )
+    found = union_all(*(select(*part.correlate(k).lateral().c) for part in (mine, between))).lateral("found")
+    ready = and_(found.c.run_at <= clock.statement(), *_open(found)).label("ready")
+    return select(*found.c, ready, *_moment(clock)).select_from(k.outerjoin(found, true()))
+
+
+def _moment(clock: Clock) -> tuple[ColumnElement[Any], ...]:
+    return clock.statement().label("at"), OLDEST.label("oldest"), (OLDEST + YOUNGER).label("next")
+
+
+def _first(of: FromClause, *where: ColumnElement[bool]) -> Select[Any]:
+    key = (of.c.site_id, of.c.stage, of.c.priority, of.c.run_at, of.c.id)
+    return select(*key).where(of.c.state == word(S.PENDING), *where).order_by(*key).limit(ONE)
 
 
 @cache

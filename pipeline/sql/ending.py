@@ -36,7 +36,7 @@ from sqlalchemy.sql.selectable import CTE, TableValuedAlias
 
 from pipeline.clock import Clock
 from pipeline.sql.batch import GATES, ONE, table, word
-from pipeline.sql.tables import attempts, jobs, lanes, stages, topics
+from pipeline.sql.tables import attempts, gates, jobs, lanes, stages, topics
 from pipeline.states import JobState as S
 
 NOBODY: dict[str, Any] = {
@@ -99,6 +99,19 @@ class Arrival:
     state: ColumnElement[str]
     gate_id: ColumnElement[int]
     allowed: ColumnElement[bool]  # the gate, if there is one, is among those that the transaction locked
+
+
+def gate_at(job: FromClause, stage: FromClause) -> FromClause:
+    """The gate of the job's lane at this stage, if there is one."""
+    gate = gates.alias("gate")
+    # LIMIT keeps it to this one: while there are few lanes, the planner would read the gates of all for each job.
+    return (
+        select(gate)
+        .where(gate.c.lane_id == job.c.lane_id, gate.c.stage == stage.c.name)
+        .limit(ONE)
+        .correlate(job, stage)
+        .lateral("gate")
+    )
 
 
 def arrive(gate: FromClause, position: ColumnElement[int], cleared: ColumnElement[int]) -> Arrival:

@@ -31,11 +31,12 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import ReturningUpdate, Update
 
 from pipeline.clock import Clock
-from pipeline.sql.batch import GATES, ONE, not_over, word
+from pipeline.sql.batch import GATES, ONE, word
 from pipeline.sql.tables import gates, jobs, lanes
 from pipeline.states import JobState as S
 
 HIGHEST = literal_column("9223372036854775807", BigInteger)
+NOWHERE = literal_column("0", BigInteger)  # before all positions
 
 
 def blocker(gate: FromClause) -> ColumnElement[int]:
@@ -44,13 +45,16 @@ def blocker(gate: FromClause) -> ColumnElement[int]:
     O(1), since ``passed`` has absorbed all that is behind.
     """
     b = jobs.alias("b")
+    # By its states: said by its end, this was a way to the index of all that is unfinished, and for each lane the
+    # planner walked that whole, with the dead entries that a pinned snapshot keeps there.
+    over = b.c.state.in_([word(S.DONE), word(S.SKIPPED)])
     return (
         select(b.c.position)
         .where(
             b.c.lane_id == gate.c.lane_id,
             b.c.position > gate.c.passed,
             b.c.cleared < gate.c.ordinal,
-            not_over(b),
+            ~over,
         )
         .order_by(b.c.position)
         .limit(ONE)
@@ -128,7 +132,10 @@ def move_passed() -> Update:
         .scalar_subquery()
     )
     moved = (
-        select(x.c.id, reached.label("position")).where(x.c.id == func.any(GATES), x.c.width == ONE).subquery("moved")
+        select(x.c.id, reached.label("position"))
+        .where(x.c.id == func.any(GATES), x.c.width == ONE)
+        .cte("moved")
+        .prefix_with("MATERIALIZED")  # or it is looked for twice: to compare it, and to set it
     )
     return (
         update(gates).where(gates.c.id == moved.c.id, moved.c.position > gates.c.passed).values(passed=moved.c.position)
@@ -142,19 +149,12 @@ def promote(clock: Clock) -> ReturningUpdate[int]:
     Strict: only the head, only if it stands here and is not held. Width k: the lowest positions.
     """
     x, w, o = gates.alias("x"), jobs.alias("w"), jobs.alias("o")
-    held = select(o.c.slot).where(o.c.gate_id == x.c.id, o.c.slot.is_not(None)).correlate(x).scalar_subquery()
+    head = case((x.c.width == ONE, func.coalesce(blocker(x), NOWHERE)), else_=NOWHERE)
     room = (
-        select(
-            x.c.id,
-            x.c.width,
-            case((x.c.width == ONE, blocker(x))).label("head"),
-            func.greatest(x.c.width - used(x), 0).label("free"),  # more may be used than the width after a narrowing
-            # An array, so that each gate is asked for its own: as an anti-join, the slots of all gates are walked.
-            func.array(held, type_=ARRAY(Integer)).label("taken"),
-        )
-        .select_from(x.join(lanes, (lanes.c.id == x.c.lane_id) & (lanes.c.state == word("active"))))
-        .where(x.c.id == func.any(GATES))
+        select(x.c.id, x.c.lane_id, x.c.width, head.label("head"))
+        .where(x.c.id == func.any(GATES), x.c.width.is_not(None))
         .cte("room")
+        .prefix_with("MATERIALIZED")  # else the head is looked for twice
     )
     ready = (
         select(w.c.id, w.c.position)
@@ -162,31 +162,46 @@ def promote(clock: Clock) -> ReturningUpdate[int]:
             w.c.gate_id == room.c.id,
             w.c.state == word(S.WAITING),
             w.c.hold.is_(None),
-            (room.c.width > ONE) | (w.c.position == room.c.head),
+            # So said, it leads to one place in the index, and not to all that ever waited here.
+            w.c.position.between(room.c.head, case((room.c.width == ONE, room.c.head), else_=HIGHEST)),
         )
         .order_by(w.c.position)
-        .limit(room.c.free)
+        .limit(room.c.width)
         .correlate(room)
         .lateral("ready")
     )
     turns = (
         select(
             room.c.id.label("gate_id"),
+            room.c.lane_id,
+            room.c.width,
             ready.c.id,
             func.row_number().over(partition_by=room.c.id, order_by=ready.c.position).label("n"),
         )
         .select_from(room.join(ready, true()))
         .cte("turns")
     )
-    numbers = func.generate_series(ONE, room.c.width).table_valued("slot").render_derived(name="numbers")
+    # Asked only where somebody waits, and once: a pinned snapshot keeps an entry of each that ever had a slot, and all
+    # versions of the lane. Of each gate by itself: as an anti-join, the slots of all are walked.
+    held = select(o.c.slot).where(o.c.gate_id == turns.c.gate_id, o.c.slot.is_not(None)).correlate(turns)
+    state = select(lanes.c.state).where(lanes.c.id == turns.c.lane_id).correlate(turns)
+    slots = (
+        select(turns.c.gate_id, turns.c.width, func.array(held.scalar_subquery(), type_=ARRAY(Integer)).label("taken"))
+        .where(turns.c.n == ONE, state.scalar_subquery() == word("active"))
+        .cte("slots")
+        .prefix_with("MATERIALIZED")
+    )
+    numbers = func.generate_series(ONE, slots.c.width).table_valued("slot").render_derived(name="numbers")
     free = (
         select(
-            room.c.id.label("gate_id"),
+            slots.c.gate_id,
             numbers.c.slot,
-            func.row_number().over(partition_by=room.c.id, order_by=numbers.c.slot).label("n"),
+            # More may be taken than the width after a narrowing.
+            (slots.c.width - func.cardinality(slots.c.taken)).label("room"),
+            func.row_number().over(partition_by=slots.c.gate_id, order_by=numbers.c.slot).label("n"),
         )
-        .select_from(room.join(numbers, true()))
-        .where(numbers.c.slot != func.all(room.c.taken))
+        .select_from(slots.join(numbers, true()))
+        .where(numbers.c.slot != func.all(slots.c.taken))
         .cte("free")
     )
     return (
@@ -195,6 +210,7 @@ def promote(clock: Clock) -> ReturningUpdate[int]:
             jobs.c.id == turns.c.id,
             free.c.gate_id == turns.c.gate_id,
             free.c.n == turns.c.n,
+            turns.c.n <= free.c.room,
             # The guard stands in the write; said like this it leads to no index, of which all would be walked.
             jobs.c.state.is_not_distinct_from(word(S.WAITING)),
             jobs.c.hold.is_(None),

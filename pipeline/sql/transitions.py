@@ -23,13 +23,14 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    true,
     union,
 )
 from sqlalchemy.sql.selectable import CTE, CompoundSelect
 
 from pipeline.clock import Clock
 from pipeline.sql.batch import GATES, ONE, SECOND, word
-from pipeline.sql.ending import NO_GATE, arrive, end, held, here_and_next, permitted, said
+from pipeline.sql.ending import NO_GATE, arrive, end, gate_at, held, here_and_next, permitted, said
 from pipeline.sql.gates import blocker, used
 from pipeline.sql.tables import attempts, gates, jobs, lanes, stages
 from pipeline.states import JobState as S
@@ -45,7 +46,7 @@ def advance(clock: Clock) -> Select[Any]:
     """To the next stage, or done after the last."""
     job = held(said())
     here, following, on_here, on_following = here_and_next(job)
-    gate = gates.alias("gate")
+    gate = gate_at(job, following)
     cleared = func.greatest(job.c.cleared, here.c.ordinal)
     at = arrive(gate, job.c.position, cleared)
     last = following.c.name.is_(None)
@@ -66,9 +67,7 @@ def advance(clock: Clock) -> Select[Any]:
         clock,
         outcome="done",
         settles=True,
-        origin=job.outerjoin(here, on_here)
-        .outerjoin(following, on_following)
-        .outerjoin(gate, and_(gate.c.lane_id == job.c.lane_id, gate.c.stage == following.c.name)),
+        origin=job.outerjoin(here, on_here).outerjoin(following, on_following).outerjoin(gate, true()),
         where=and_(at.allowed, ~owed),
         state=case((last, word(S.DONE)), else_=at.state),
         stage=func.coalesce(following.c.name, job.c.stage),
@@ -94,7 +93,8 @@ def reject(clock: Clock) -> Select[Any]:
     Keeps ``cleared``: a job that crosses a gate which it had passed takes no second turn there.
     """
     job = held(said())
-    target, first, gate = stages.alias("target"), stages.alias("first"), gates.alias("gate")
+    target, first = stages.alias("target"), stages.alias("first")
+    gate = gate_at(job, target)
     start = (
         select(func.min(first.c.ordinal))
         .where(first.c.site_id == job.c.site_id, first.c.state != word("retired"))
@@ -108,9 +108,7 @@ def reject(clock: Clock) -> Select[Any]:
         job,
         clock,
         outcome="rejected",
-        origin=job.outerjoin(target, and_(target.c.site_id == job.c.site_id, named)).outerjoin(
-            gate, and_(gate.c.lane_id == job.c.lane_id, gate.c.stage == target.c.name)
-        ),
+        origin=job.outerjoin(target, and_(target.c.site_id == job.c.site_id, named)).outerjoin(gate, true()),
         where=at.allowed,
         state=case((over, word(S.REPAIR)), else_=at.state),
         stage=case((over, job.c.stage), else_=target.c.name),

@@ -152,8 +152,7 @@ def test_o38_what_is_urgent_stays_urgent_when_it_was_taken_back(make: Factory, s
     sql("UPDATE jobs SET priority = :p WHERE id = :id", p=dice.choice([0, 1]), id=urgent)
 
     def claim(room: int) -> list[int]:
-        rota.ready |= set(make.services.work.prefixes())
-        rota.floors.clear()
+        rota.look(make.services.work, None)
         prefixes = rota.shares(room, [make.site_id])
         claims = make.services.work.claim(prefixes, ELSEWHERE)
         rota.took(prefixes, claims)

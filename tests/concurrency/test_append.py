@@ -12,7 +12,7 @@ import pipeline
 from pipeline import Conflict, PlannedTopic, Topic
 from pipeline.build import Services
 from pipeline.db import sqlstate
-from pipeline.errors import Refused
+from pipeline.errors import NotFound, Refused
 from pipeline.service.acknowledging import Ack, Fate, Verb
 from pipeline.service.append import CLOCK
 from pipeline.service.planning import StageSpec
@@ -286,7 +286,7 @@ def test_several_lanes_are_taken_in_one_order(play: Play, make: Factory, engine:
     make.plan(lane="a")
     make.plan(lane="b")
     one, other = play.actor("one"), play.actor("other")
-    stop = one.before(append.add_topics())
+    stop = one.before(append.add(CLOCK))
     first = one.does(plans(one, [topic(8, "b"), topic(8, "a"), topic(8, "c")], level))
     stop.reached()
     second = other.does(plans(other, [topic(9, "c"), topic(9, "a"), topic(9, "b")]))
@@ -320,6 +320,30 @@ def test_lanes_are_locked_in_the_order_of_their_ids(play: Play, make: Factory, l
 
     assert planned.position == 2
     assert all(p.new for p in holding.result() + waiting.result())
+
+
+def test_whoever_makes_a_lane_holds_none_while_it_waits_for_the_stages(play: Play, make: Factory) -> None:
+    """Stages come before lanes, so a plan that found one of its lanes missing lets go of those that it had found."""
+    make.site()
+    make.plan(lane="old")
+    holder, waiter, third = (play.actor(name) for name in ("holder", "waiter", "third"))
+    stop = holder.before_commit()
+
+    def holds(_: Services) -> None:
+        with transaction(holder) as connection:
+            connection.exec_driver_sql("SELECT name FROM pipeline.stages FOR UPDATE")
+
+    holding = holder.does(holds)
+    stop.reached()
+    waiting = waiter.does(plans(waiter, [topic(7, "new"), topic(7, "old")]))
+    play.wait_until_blocked(waiter, holder)
+
+    (planned,) = third.does(plans(third, [topic(8, "old")])).result()
+    stop.go()
+
+    holding.result()
+    assert planned.position == 2
+    assert [p.position for p in waiting.result()] == [1, 3]
 
 
 def test_a_plan_of_the_file_and_one_of_a_caller_take_turns(play: Play, make: Factory, engine: Engine) -> None:
@@ -400,6 +424,28 @@ def test_a_lane_that_closes_takes_what_came_before(play: Play, make: Factory, cl
     assert [make.state(job_id) for job_id in make.job_ids()] == [S.WAITING] * (1 if close_first else 2)
 
 
+def test_a_site_that_is_removed_takes_nothing_and_the_caller_goes_on(play: Play, make: Factory) -> None:
+    """A plan that waited for the lane of such a site is told so."""
+    make.services.operate.skip(make.plan(), actor=ACTOR)
+    caller, operator = play.actor("caller"), play.actor("operator")
+    stop = operator.before_commit()
+    removing = operator.does(lambda s: s.sites.remove(make.site_id, "acme", actor=ACTOR))
+    stop.reached()
+
+    def tries(_: Services) -> object:
+        with transaction(caller) as connection:
+            with pytest.raises(NotFound, match="site 'acme' was removed meanwhile"):
+                pipeline.plan(connection, "acme", [topic(7)])
+            return connection.exec_driver_sql("SELECT 1").scalar_one()
+
+    planning = caller.does(tries)
+    play.wait_until_blocked(caller, operator)
+    stop.go()
+
+    removing.result()
+    assert planning.result() == 1
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_work_goes_on_beside_an_open_plan_and_upkeep_gives_the_turn(play: Play, make: Factory, level: str) -> None:
     """A worker at a limited first stage waits for no plan; what it could not see is promoted by upkeep, in order."""
@@ -448,7 +494,7 @@ def test_a_worker_never_meets_half_a_plan(play: Play, make: Factory) -> None:
     """Topics, jobs and the counter come with one commit: between the statements of a plan nothing can be claimed."""
     make.site()
     caller, worker = play.actor("caller"), play.actor("worker")
-    stop = caller.after(append.add_jobs(CLOCK))
+    stop = caller.after(append.add(CLOCK))
     planning = caller.does(plans(caller, [topic(n) for n in range(1, 4)]))
     stop.reached()
 

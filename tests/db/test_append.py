@@ -26,8 +26,9 @@ from pipeline.build import Services
 from pipeline.errors import NotFound, PipelineError, Refused, SchemaError, UsageError
 from pipeline.models import Site as SiteRow
 from pipeline.project.loading import load_stages
-from pipeline.service.append import BATCH
+from pipeline.service.append import BATCH, CLOCK
 from pipeline.service.planning import StageSpec
+from pipeline.sql import append
 from pipeline.states import JobState as S
 from pipeline.testing.project import ProjectCopy, copy_project
 from pipeline.views import Planned, content_hash
@@ -342,6 +343,27 @@ def test_nothing_of_a_psycopg_connection_is_relied_upon_or_changed(make: Factory
     assert mine == {"n": 0}
 
 
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "fresh"])
+def test_a_refusal_leaves_a_transaction_of_psycopg_as_it_was(
+    begun: bool, make: Factory, sql: Sql, database_url: str
+) -> None:
+    """Whether something was done in it before, or it had yet to begin: nothing of the plan is left, and it goes on."""
+    make.plan(lane="japan")
+    with plain(database_url) as connection, plain(database_url) as other:
+        if begun:
+            connection.execute("UPDATE pipeline.sites SET name = 'before'")
+        with pytest.raises(Conflict):
+            pipeline.plan(connection, "acme", [ROME, Topic("japan", "japan-1", "Another", "city")])
+        free = other.execute("SELECT name FROM pipeline.lanes FOR NO KEY UPDATE SKIP LOCKED").fetchall()
+        other.rollback()
+        (planned,) = pipeline.plan(connection, "acme", [KYOTO])
+
+    assert planned.position == 2
+    assert free == [("japan",)]
+    assert sql("SELECT name, next_position FROM lanes") == [("japan", 3)]
+    assert sql("SELECT name = 'before' FROM sites") == [(begun,)]
+
+
 def test_nothing_of_an_engine_is_relied_upon(make: Factory, sql: Sql, database_url: str) -> None:
     """Its JSON, its schema and its streaming are the caller's."""
     make.site()
@@ -588,7 +610,7 @@ def test_a_stream_is_read_a_batch_at_a_time(make: Factory, sql: Sql, mine: Engin
             yield topic
 
     def before(cn: Any, statement: Any, *rest: Any) -> None:
-        if getattr(statement, "is_insert", False) and statement.table.name == "jobs":
+        if statement is append.add(CLOCK):
             most.append(made)
 
     with mine.begin() as connection:
@@ -598,6 +620,35 @@ def test_a_stream_is_read_a_batch_at_a_time(make: Factory, sql: Sql, mine: Engin
     assert most == [BATCH, 2 * BATCH, 2 * BATCH + 1]
     assert [p.position for p in planned] == list(range(1, 2 * BATCH + 2))
     assert sql("SELECT max(position), count(*) FROM jobs") == [(2 * BATCH + 1, 2 * BATCH + 1)]
+
+
+def test_few_topics_of_lanes_that_are_there_take_few_words(make: Factory, mine: Engine) -> None:
+    """Beside the savepoint, one statement locks the lanes and one writes."""
+    make.plan(lane="japan")
+    make.plan(lane="italy")
+    asked: list[Any] = []
+
+    with mine.begin() as connection:
+        event.listen(connection, "before_execute", lambda cn, statement, *rest: asked.append(statement))
+        pipeline.plan(connection, "acme", [KYOTO, ROME, OSAKA])
+
+    assert asked == [append.SAVEPOINT, append.hold(), append.add(CLOCK), append.RELEASE]
+
+
+def test_lanes_are_held_while_others_are_made_in_a_stream(make: Factory, sql: Sql, mine: Engine) -> None:
+    """What comes later in a stream lets go of nothing that came before, planned or not."""
+    make.site()
+    with mine.begin() as connection:
+        pipeline.plan(connection, "acme", number(BATCH))
+    later = [Topic("italy", "rome", "Rome", "city"), KYOTO]
+
+    with mine.begin() as connection:
+        pipeline.plan(connection, "acme", iter([*number(BATCH), *later]))
+        with plain(str(mine.url.render_as_string(hide_password=False))) as other:
+            free = other.execute("SELECT name FROM pipeline.lanes FOR NO KEY UPDATE SKIP LOCKED").fetchall()
+
+    assert free == []
+    assert sql("SELECT name, next_position FROM lanes ORDER BY 1") == [("italy", 2), ("japan", BATCH + 2)]
 
 
 def test_a_stream_that_breaks_off_leaves_nothing(make: Factory, sql: Sql, mine: Engine) -> None:

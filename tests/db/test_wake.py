@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from pipeline import Done, Stage, worker
+import pipeline
+from pipeline import Done, Stage, Topic, worker
 from pipeline.bell import Bell
 from pipeline.build import Services, services as build_services
 from pipeline.db import make_engine
@@ -111,13 +112,60 @@ def test_nothing_is_told_of_what_was_only_tried(make: Factory, teller: Services,
     assert not bell.told
 
 
+def test_a_plan_in_a_callers_transaction_names_the_place_once_it_is_committed(
+    make: Factory, engine: Engine, listener: Engine, bell: Bell
+) -> None:
+    """However many topics and calls: one word, with the commit, and nobody need look where."""
+    make.site()
+    with engine.begin() as connection:
+        for n in range(2):
+            pipeline.plan(connection, "acme", [Topic("lane", f"t-{n}-{k}", "T", "page") for k in range(3)], wake=True)
+        bell.wait(0.01, listener)
+        before = set(bell.named)
+
+    bell.wait(60, listener)
+
+    assert before == set()
+    assert bell.named == {(make.site_id, "generate", 2)}
+    assert not bell.told
+
+
+@pytest.mark.parametrize("why", ["rolled back", "unasked", "paused"])
+def test_a_callers_plan_that_is_no_work_wakes_nobody(
+    why: str, make: Factory, engine: Engine, listener: Engine, bell: Bell
+) -> None:
+    """Neither one that is taken back, nor one that did not ask for it, nor one that waits."""
+    make.plan(lane="lane")
+    if why == "paused":
+        make.services.lanes.pause(make.site_id, "lane", actor="a")
+    with engine.connect() as connection:
+        pipeline.plan(connection, "acme", [Topic("lane", "t", "T", "page")], wake=why != "unasked")
+        (connection.rollback if why == "rolled back" else connection.commit)()
+
+    bell.wait(0.01, listener)
+
+    assert (bell.told, bell.named) == (False, set())
+
+
+@pytest.mark.parametrize("word", ["", "1", "one generate 2", "1 generate two"])
+def test_a_word_that_names_no_place_is_about_all(word: str, engine: Engine, listener: Engine, bell: Bell) -> None:
+    """Whoever else speaks on the channel can but make one look."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql("SELECT pg_notify(%(channel)s, %(word)s)", {"channel": SCHEMA, "word": word})
+
+    bell.wait(60, listener)
+
+    assert (bell.told, bell.named) == (True, set())
+
+
 class Noop(Stage):
     def run(self, topic: TopicView, ctx: Any) -> Done:
         return Done()
 
 
+@pytest.mark.parametrize("door", ["file", "caller"])
 def test_an_idle_worker_takes_up_what_it_is_told_of(
-    make: Factory, teller: Services, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    door: str, make: Factory, teller: Services, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It neither polls nor looks again in this test: it has work by the word alone."""
     monkeypatch.setattr(worker, "LOOK_AGAIN", 3600.0)
@@ -131,7 +179,11 @@ def test_an_idle_worker_takes_up_what_it_is_told_of(
     thread.start()
     until(lambda: idle._idle > 0.1, "it has looked, and waits")
 
-    teller.planning.plan(make.site_id, [make.row("lane", 1)])
+    if door == "file":
+        teller.planning.plan(make.site_id, [make.row("lane", 1)])
+    else:
+        with make.engine.begin() as connection:
+            pipeline.plan(connection, "acme", [Topic("lane", "lane-1", "One", "page")], wake=True)
 
     until(lambda: idle.finished == 1, "it has done it")
     idle.stop.set()

@@ -219,5 +219,5 @@ def plans(
                     raise
         return once(hand)
 
-    usual = (append.lock_lanes(), append.add_topics(), REGRET if regrets else COMMIT)
+    usual = (append.hold(), append.add(CLOCK), REGRET if regrets else COMMIT)
     return Part(name, body, usual if stops is None else stops)

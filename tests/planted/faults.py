@@ -127,9 +127,10 @@ def replaced(owner: type, name: str, make: Callable[[Any], Any]) -> Plant:
 
 CLAIM = r"^WITH chosen AS .* claimed AS"
 PROMOTE = r"^WITH room AS"
-MOVE = r"^UPDATE gates SET passed"
+MOVE = r"^WITH moved AS"
+HEAD = r"w\.position BETWEEN room\.head AND CASE .*? END"
 ENDS = r"^WITH held AS .*INSERT INTO attempts"
-DONE = r"b\.finished_at IS NULL"
+DONE = r"b\.state NOT IN \('done', 'skipped'\)"
 BUT_CANCELLED = "b.state NOT IN ('done', 'skipped', 'cancelled')"
 
 
@@ -255,12 +256,12 @@ FAULTS: dict[str, Fault] = {
     ),
     "promote-asks-the-predecessor": Fault(
         "whose predecessor is over has its turn, whoever is behind",
-        rewritten(PROMOTE, (r"w\.position = room\.head", _PREDECESSOR)),
+        rewritten(PROMOTE, (HEAD, _PREDECESSOR)),
         a_lower_position_comes_late,
     ),
     "promote-takes-the-lowest-here": Fault(
         "the lowest position that stands at the gate has its turn",
-        rewritten(PROMOTE, (r"w\.position = room\.head", "true")),
+        rewritten(PROMOTE, (HEAD, "true")),
         a_lower_position_comes_late,
     ),
     "passed-is-set": Fault(
@@ -402,7 +403,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "claims-in-a-paused-lane": Fault(
         "the claim does not ask whether the lane is paused",
-        rewritten(CLAIM, (r"coalesce\(\(SELECT lanes\.state FROM .*?, 'active'\) = 'active'", "true")),
+        rewritten(CLAIM, (r"coalesce\(lane\.state, 'active'\) = 'active'", "true")),
         a_retry_in_a_paused_lane,
     ),
     "retries-without-end": Fault(

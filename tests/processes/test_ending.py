@@ -11,7 +11,7 @@ import pytest
 from pipeline.service.planning import StageSpec
 from tests.factories import Factory
 from tests.processes.conftest import Facts, process_of
-from tests.processes.project import Project, until
+from tests.processes.project import Project, WorkerProcess, until
 
 ONE = (StageSpec("generate", None, 5),)
 
@@ -65,6 +65,53 @@ def test_what_ends_within_the_grace_period_is_kept(
     assert worker.ends() == 0
     assert (facts.count("done"), facts.count("pending")) == (2, 1)
     assert [a.outcome for a in facts.attempts()] == ["done", "done"]
+
+
+TURNS_SLOW = """
+    class Generate(Stage):
+        def run(self, topic, ctx):
+            if topic.position > 40:
+                sign(f"began-{topic.slug}")
+                signed("go")
+            return Done(draft=draft(topic))
+
+    PIPELINE = (Generate,)
+"""
+
+
+def holds_more_than_it_runs(project: Project, make: Factory) -> WorkerProcess:
+    """A worker with two hands, both of which have become slow, and a store of what has not begun."""
+    project.site()
+    project.stages(TURNS_SLOW)
+    make.site(stages=ONE)
+    make.plan(count=200)
+    worker = project.worker(CONCURRENCY="2", GRACE="PT15S")
+    project.until_signs("began-", 2)
+    return worker
+
+
+def test_what_has_not_begun_is_given_back_at_once(project: Project, make: Factory, facts: Facts) -> None:
+    """Others can take it up while what runs has its grace."""
+    worker = holds_more_than_it_runs(project, make)
+
+    worker.send(signal.SIGTERM)
+
+    until(lambda: facts.count("reserved") == 2, "only what runs is held")
+    assert worker.process.poll() is None
+    project.sign("go")
+    assert worker.ends() == 0
+    assert {a.error for a in facts.attempts() if a.outcome == "released"} <= {"the worker stopped"}
+
+
+def test_what_no_hand_comes_to_is_given_back(project: Project, make: Factory, facts: Facts) -> None:
+    """A stage that was quick and hangs keeps what it runs, not what the worker had in store."""
+    holds_more_than_it_runs(project, make)
+
+    until(lambda: facts.count("reserved") == 2, "only what runs is held")
+
+    assert {a.error for a in facts.attempts() if a.outcome == "released"} <= {"no hand was free for it"}
+    project.sign("go")
+    until(lambda: facts.count("done") == 200, "all is done")
 
 
 def test_an_interrupt_that_a_term_follows_is_one_wish(project: Project, make: Factory, facts: Facts) -> None:

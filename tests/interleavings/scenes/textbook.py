@@ -280,7 +280,7 @@ def m13_positions_and_a_reader(make: Factory, level: str) -> Staged:
         assert sorted((end["one"][0].position, end["other"][0].position)) == [2, 3]
         return f"{len(seen)} {end['one'][0].position}"
 
-    stops = (append.add_topics(), COMMIT)
+    stops = (append.add(CLOCK), COMMIT)
     one, other = plans(topic(7), name="one", stops=stops), plans(topic(8), name="other", stops=(COMMIT,))
     parts = [one, other, claims(make, "generate", count=9)]
     return Staged(parts, judge, allows=RESENDS[level])

@@ -8,8 +8,8 @@ SELECT gates.id, gates.stage, gates.width, gates.passed, (
   WHERE h.lane_id = gates.lane_id AND h.position = (
     SELECT b.position
     FROM jobs AS b
-    WHERE b.lane_id = gates.lane_id AND b.position > gates.passed AND b.cleared < gates.ordinal AND b.finished_at IS
-        NULL
+    WHERE b.lane_id = gates.lane_id AND b.position > gates.passed AND b.cleared < gates.ordinal AND (b.state NOT IN
+        ('done', 'skipped'))
     ORDER BY b.position
     LIMIT 1
   ) AND h.cleared < gates.ordinal AND h.finished_at IS NULL

@@ -21,7 +21,7 @@ FROM (
       SELECT b.position
       FROM jobs AS b
       WHERE b.lane_id = last_gate.lane_id AND b.position > last_gate.passed AND b.cleared < last_gate.ordinal AND
-          b.finished_at IS NULL
+          (b.state NOT IN ('done', 'skipped'))
       ORDER BY b.position
       LIMIT 1
     ) AND h.cleared < last_gate.ordinal AND h.finished_at IS NULL

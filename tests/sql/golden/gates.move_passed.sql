@@ -1,6 +1,4 @@
-UPDATE gates
-SET passed=moved.position
-FROM (
+WITH moved AS MATERIALIZED (
   SELECT x.id AS id, (
     SELECT j.position
     FROM jobs AS j
@@ -8,7 +6,8 @@ FROM (
       (
         SELECT b.position
         FROM jobs AS b
-        WHERE b.lane_id = x.lane_id AND b.position > x.passed AND b.cleared < x.ordinal AND b.finished_at IS NULL
+        WHERE b.lane_id = x.lane_id AND b.position > x.passed AND b.cleared < x.ordinal AND (b.state NOT IN ('done',
+            'skipped'))
         ORDER BY b.position
         LIMIT 1
       ), 9223372036854775807
@@ -18,5 +17,8 @@ FROM (
   ) AS position
   FROM gates AS x
   WHERE x.id = any(CAST(%(gates)s AS BIGINT[])) AND x.width = 1
-) AS moved
+)
+UPDATE gates
+SET passed=moved.position
+FROM moved
 WHERE gates.id = moved.id AND gates.passed < moved.position

@@ -12,7 +12,8 @@ WHERE lanes.site_id = %(p_site_id)s::BIGINT AND lanes.name > %(p_after)s::VARCHA
   WHERE w.gate_id = x.id AND w.state = 'waiting' AND w.hold IS NULL AND (x.width > 1 OR w.position = (
     SELECT b.position
     FROM jobs AS b
-    WHERE b.lane_id = x.lane_id AND b.position > x.passed AND b.cleared < x.ordinal AND b.finished_at IS NULL
+    WHERE b.lane_id = x.lane_id AND b.position > x.passed AND b.cleared < x.ordinal AND (b.state NOT IN ('done',
+        'skipped'))
     ORDER BY b.position
     LIMIT 1
   ))

@@ -55,7 +55,13 @@ WITH held AS (
     FROM stages AS later
     WHERE later.site_id = held.site_id AND later.ordinal > here.ordinal AND later.state != 'retired'
   )
-  LEFT OUTER JOIN gates AS gate ON gate.lane_id = held.lane_id AND gate.stage = following.name
+  LEFT OUTER JOIN LATERAL (
+    SELECT gate.id AS id, gate.lane_id AS lane_id, gate.stage AS stage, gate.ordinal AS ordinal, gate.width AS width,
+        gate.passed AS passed, gate.strict_since AS strict_since
+    FROM gates AS gate
+    WHERE gate.lane_id = held.lane_id AND gate.stage = following.name
+    LIMIT 1
+  ) AS gate ON true
   WHERE (gate.id IS NULL OR gate.id = any(CAST(%(gates)s AS BIGINT[]))) AND NOT (EXISTS (
     SELECT *
     FROM gates AS unlocked

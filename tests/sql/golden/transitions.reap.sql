@@ -40,7 +40,8 @@ WITH held AS (
     WHERE gate.id = held.gate_id AND CASE WHEN (gate.width = 1) THEN held.position = (
       SELECT b.position
       FROM jobs AS b
-      WHERE b.lane_id = gate.lane_id AND b.position > gate.passed AND b.cleared < gate.ordinal AND b.finished_at IS NULL
+      WHERE b.lane_id = gate.lane_id AND b.position > gate.passed AND b.cleared < gate.ordinal AND (b.state NOT IN
+          ('done', 'skipped'))
       ORDER BY b.position
       LIMIT 1
     ) ELSE (
@@ -66,7 +67,8 @@ WITH held AS (
     WHERE gate.id = held.gate_id AND CASE WHEN (gate.width = 1) THEN held.position = (
       SELECT b.position
       FROM jobs AS b
-      WHERE b.lane_id = gate.lane_id AND b.position > gate.passed AND b.cleared < gate.ordinal AND b.finished_at IS NULL
+      WHERE b.lane_id = gate.lane_id AND b.position > gate.passed AND b.cleared < gate.ordinal AND (b.state NOT IN
+          ('done', 'skipped'))
       ORDER BY b.position
       LIMIT 1
     ) ELSE (
