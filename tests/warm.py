@@ -62,7 +62,7 @@ class Process:
             "terminal": terminal,
         }  # fmt: skip
         self._wire.sendall(json.dumps(order).encode() + b"\n")
-        self._answers = self._wire.makefile("rb")
+        self._answers = self._wire.makefile("rb", buffering=0)  # it must not take the exit code along with the number
         self.pid = int(self._answers.readline())
 
     def _stream(self, number: int, asked: int | None) -> int:
