@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -70,6 +71,14 @@ class TopicView:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicText:
+    """The file with a topic's text, and the hash of its bytes."""
+
+    path: Path
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRow:
     """One topic as a file of the project describes it. ``line`` is where, for messages."""
 
@@ -82,6 +91,7 @@ class TopicRow:
     brief: Mapping[str, Any]
     line: int = 0
     input_hash: str = ""  # of all that generation depends on; a change plans a new pass
+    text: TopicText | None = None  # there already: nothing is to be generated
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 from pipeline.project.loading import Stages
 from pipeline.project.site import Site
+from pipeline.project.texts import texts
 from pipeline.service.append import input_hash
 from pipeline.service.order import StageSpec
 from pipeline.stages import stage_name
-from pipeline.views import TopicRow
+from pipeline.views import TopicRow, content_hash
 
 
 def longest_first(topics: Sequence[TopicRow]) -> list[TopicRow]:
@@ -30,15 +31,16 @@ def specs(stages: Stages) -> list[StageSpec]:
 
 
 def hashed(site: Site, stages: Stages, topics: Sequence[TopicRow]) -> list[TopicRow]:
-    """The topics with the hash of all that their content depends on: the row, and what the stages add to it."""
-    added = fingerprints(site, stages, topics)
-    return [
-        TopicRow(
-            t.lane, t.slug, t.title, t.type, t.path, t.order, t.brief, t.line,
-            input_hash(t.title, t.type, t.brief, added[t.type]),
-        )
-        for t in topics
-    ]  # fmt: skip
+    """The topics with the hash of all that their content depends on: the row, what the stages add to it, and the text
+    that is there already, if there is one. Raises ProjectError for texts that cannot be read."""
+    added, there = fingerprints(site, stages, topics), texts(site)
+    found = []
+    for t in topics:
+        hash, text = input_hash(t.title, t.type, t.brief, added[t.type]), there.get(t.slug)
+        if text is not None:
+            hash = content_hash([hash, text.hash])
+        found.append(TopicRow(t.lane, t.slug, t.title, t.type, t.path, t.order, t.brief, t.line, hash, text))
+    return found
 
 
 def fingerprints(site: Site, stages: Stages, topics: Sequence[TopicRow]) -> dict[str, dict[str, str]]:

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "pipeline"
 
 FLOORS = [
-    {"errors", "states", "retry", "clock", "settings", "holder", "models", "views", "project", "stages"},
+    {"errors", "states", "retry", "clock", "settings", "holder", "models", "views", "intake", "project", "stages"},
     {"db", "sql"},
     {"service"},
     {

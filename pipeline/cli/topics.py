@@ -10,6 +10,7 @@ from pipeline.cli.render import as_json, columns, out, safe, say, table
 from pipeline.cli.status import JsonOption
 from pipeline.cli.topics_edit import edit
 from pipeline.cli.topics_file import Topic, add, move, remove
+from pipeline.cli.topics_import import import_topics
 from pipeline.errors import NotFound
 
 app = typer.Typer(
@@ -86,6 +87,7 @@ def show(
 
 app.command("add")(add)
 app.command("edit")(edit)
+app.command("import")(import_topics)
 app.command("move")(move)
 app.command("remove")(remove)
 

@@ -20,6 +20,7 @@ from pipeline.content.pages import (
 from pipeline.content.rules import check
 from pipeline.content.theming import style
 from pipeline.errors import ProjectError, TargetError
+from pipeline.project.texts import text_of
 
 __all__ = [
     "FILES",
@@ -49,4 +50,5 @@ __all__ = [
     "site_hash",
     "sitemaps",
     "style",
+    "text_of",
 ]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipeline.errors import ProjectError
+from pipeline.project.live import live_paths
 from pipeline.project.site import MAX_SLUG_BYTES, SLUG, Site
 from pipeline.views import TopicRow
 
@@ -71,6 +72,10 @@ def load_topics(site: Site, path: Path | None = None) -> list[TopicRow]:
     except OSError as error:
         raise ProjectError(f"{problems.file}: {error.strerror}; {_remedy_for_missing(path)}") from error
     _refuse_twins(rows, problems)
+    for row in rows if (live := live_paths(site)) else ():
+        if where := live.get(row.path):
+            fact = f"at {row.path!r} a page is live already ({where})"
+            problems.add(row.line, "slug", fact, "choose another, or delete that line to take the address over")
     problems.raise_if_any()
     lanes = {lane: rank for rank, lane in enumerate(dict.fromkeys(row.lane for row in rows))}
     return sorted(rows, key=lambda row: (lanes[row.lane], row.order))

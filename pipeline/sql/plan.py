@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    ColumnElement,
     Integer,
     Interval,
     Select,
@@ -28,12 +29,12 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB, insert as upsert
-from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
+from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate, Update
 
 from pipeline.clock import Clock
 from pipeline.sql.batch import ONE, SECOND, not_over, table, word
 from pipeline.sql.ending import arrive, override, permitted
-from pipeline.sql.tables import attempts, gates, jobs, lanes, sites, stages, topics
+from pipeline.sql.tables import attempts, gates, jobs, lanes, revisions, sites, stages, topics
 from pipeline.states import ASSEMBLE, JobState as S
 
 SITE = bindparam("p_site_id", type_=BigInteger)
@@ -79,21 +80,19 @@ def lock_lanes() -> Select[Any]:
 
 
 @cache
-def lock_first_gates() -> Select[Any]:
-    """Lock the site's gates at its first stage, where planned jobs arrive; returns their ids."""
+def lock_first_gates(*, behind: bool = False) -> Select[Any]:
+    """Lock the site's gates at its first stage, where planned jobs arrive; returns their ids. ``behind``: at the second
+    too, where those arrive that have a text."""
     first = (
         select(stages.c.name)
         .where(stages.c.site_id == SITE, stages.c.state != word("retired"))
         .order_by(stages.c.ordinal)
-        .limit(ONE)
-        .scalar_subquery()
+        .limit(literal_column("2", Integer) if behind else ONE)
     )
     mine = select(lanes.c.id).where(lanes.c.site_id == SITE)
+    here = gates.c.stage.in_(first) if behind else gates.c.stage == first.scalar_subquery()
     return (
-        select(gates.c.id)
-        .where(gates.c.lane_id.in_(mine), gates.c.stage == first)
-        .order_by(gates.c.id)
-        .with_for_update(key_share=True)
+        select(gates.c.id).where(gates.c.lane_id.in_(mine), here).order_by(gates.c.id).with_for_update(key_share=True)
     )
 
 
@@ -235,19 +234,65 @@ def change_topics() -> ReturningUpdate[Any]:
 
 
 @cache
-def add_jobs(clock: Clock) -> ReturningInsert[Any]:
+def texts_of() -> Select[Any]:
+    """Of the topics ``p_slugs``: ``(slug, id, content_hash)``, the last of the current revision."""
+    return (
+        select(topics.c.slug, topics.c.id, revisions.c.content_hash)
+        .select_from(topics.outerjoin(revisions, revisions.c.id == topics.c.revision_id))
+        .where(topics.c.site_id == SITE, topics.c.slug == func.any(bindparam("p_slugs", type_=ARRAY(Text))))
+    )
+
+
+@cache
+def lock_early() -> Select[int]:
+    """Lock the unfinished passes of the topics ``p_topic_ids`` that nobody holds and that are not beyond the site's
+    second stage; returns their topics: a new text of these is still to be looked at."""
+    early = (
+        select(stages.c.name)
+        .where(stages.c.site_id == SITE, stages.c.state != word("retired"))
+        .order_by(stages.c.ordinal)
+        .limit(literal_column("2", Integer))
+    )
+    ids = func.any(bindparam("p_topic_ids", type_=ARRAY(BigInteger)))
+    return (
+        select(jobs.c.topic_id)
+        .where(jobs.c.topic_id == ids, not_over(jobs), jobs.c.state != word(S.RESERVED), jobs.c.stage.in_(early))
+        .order_by(jobs.c.id)
+        .with_for_update(key_share=True)
+    )
+
+
+@cache
+def made() -> Update:
+    """Note of the topics ``p_topic_ids`` that their passes are made from what the file says now."""
+    ids = func.any(bindparam("p_topic_ids", type_=ARRAY(BigInteger)))
+    return update(topics).where(topics.c.id == ids).values(made_from=topics.c.input_hash)
+
+
+@cache
+def add_jobs(clock: Clock, *, behind: bool = False) -> ReturningInsert[Any]:
     """Insert a pass for each topic in ``ids``, at the site's first stage by the rule of arrival; returns ids.
 
-    A topic that was once released takes no second turn anywhere. The first-stage gates are locked.
+    ``behind``: at the second, if there is one, as if released from all before. A topic that was once released takes no
+    second turn anywhere. The gates of these stages are locked.
     """
     ids = table("ids", id=BigInteger)
     first, gate, later = stages.alias("first"), gates.alias("gate"), stages.alias("later")
-    start = (
+    start: ColumnElement[int] = (
         select(func.min(later.c.ordinal))
         .where(later.c.site_id == SITE, later.c.state != word("retired"))
         .scalar_subquery()
     )
-    cleared = case((topics.c.released, ALL_CLEARED), else_=NEVER_CLEARED)
+    released_from: ColumnElement[int] = NEVER_CLEARED
+    if behind:
+        following, before = stages.alias("following"), stages.alias("before")
+        second = select(func.min(following.c.ordinal)).where(
+            following.c.site_id == SITE, following.c.state != word("retired"), following.c.ordinal > start
+        )
+        start = func.coalesce(second.scalar_subquery(), start)
+        passed = select(func.max(before.c.ordinal)).where(before.c.site_id == SITE, before.c.ordinal < first.c.ordinal)
+        released_from = func.coalesce(passed.correlate(first).scalar_subquery(), NEVER_CLEARED)
+    cleared = case((topics.c.released, ALL_CLEARED), else_=released_from)
     at = arrive(gate, topics.c.position, cleared)
     rows = (
         select(
