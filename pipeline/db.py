@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import psycopg
 from sqlalchemy import Engine, create_engine, event
@@ -143,7 +143,8 @@ def make_engine(
     def _begin(connection: Connection) -> None:
         asked = connection.get_execution_options()
         begin = "" if "isolation_level" in asked else BEGIN + (" READ ONLY; " if asked.get(READ_ONLY) else "; ")
-        connection.exec_driver_sql(begin + limits)
+        anew = "; DISCARD PLANS" if steady and cast(_Watched, connection.connection.dbapi_connection).outgrown() else ""
+        connection.exec_driver_sql(begin + limits + anew)
 
     return engine
 
@@ -173,6 +174,22 @@ class _Watched(psycopg.Connection[Any]):
     _waiting: ClassVar[dict[int, float]] = {}  # by file descriptor; until when
     _thread: ClassVar[threading.Thread | None] = None
     patience = PATIENCE
+    _born = 0.0
+    _outgrown_at = 0.0
+
+    def outgrown(self) -> bool:
+        """Whether what was planned on it is out of date by now: each time that it is twice as old as the last time.
+
+        A plan that was made while a table was empty walks all of it once it is full, and is kept until somebody
+        analyzes the table: that may be a minute away, in which a run fills it.
+        """
+        now = time.monotonic()
+        if self._born == 0.0:
+            self._born, self._outgrown_at = now, now + 1
+        if now < self._outgrown_at:
+            return False
+        self._outgrown_at = now + (now - self._born)
+        return True
 
     def wait(self, *words: Any, **options: Any) -> Any:
         number = self.pgconn.socket

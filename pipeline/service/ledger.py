@@ -215,11 +215,14 @@ class LedgerService(Service):
         # Who waits here for another's row finds it below: who has it is judged by a statement that begins later.
         for at in connection.execute(ledger.put(self._clock), {"pages": asked}):
             of[_place(at.site_id, at.target, at.topic_id, at.intent_path)] = at.id
-        owner = connection.execute(ledger.owners(), {"pages": asked}).first()
+        places = [_place(i.claim.site_id, i.target, p.topic_id, p.key) for i, p in wanted]
+        there = [row for row, place in zip(asked, places, strict=True) if place not in of]
+        owner = connection.execute(ledger.owners(live=True), {"pages": asked}).first()
+        if owner is None and there:  # what was put just now had a free path
+            owner = connection.execute(ledger.owners(live=False), {"pages": there}).first()
         if owner is not None:
             raise PathTaken(f"{owner.target}:{owner.path} belongs to {owner.slug or 'the site itself'}")
-        places = [_place(i.claim.site_id, i.target, p.topic_id, p.key) for i, p in wanted]
-        if there := [row for row, place in zip(asked, places, strict=True) if place not in of]:
+        if there:
             self._intend_again(connection, there, of)
         ids = iter(places)
         return [[of[next(ids)] for _ in intent.pages] for intent in intents]

@@ -10,8 +10,6 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    ColumnElement,
-    CompoundSelect,
     Select,
     Text,
     Uuid,
@@ -23,6 +21,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    true,
     union_all,
     update,
 )
@@ -31,7 +30,7 @@ from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 from sqlalchemy.sql.selectable import TableValuedAlias
 
 from pipeline.clock import Clock
-from pipeline.sql.batch import table, word
+from pipeline.sql.batch import ONE, table, word
 from pipeline.sql.tables import jobs, publications, revisions, topics
 from pipeline.states import JobState as S
 
@@ -107,19 +106,19 @@ def put(clock: Clock) -> ReturningInsert[Any]:
 
 
 @cache
-def owners() -> CompoundSelect[Any]:
-    """``(target, path, slug)`` of those paths that another topic, or the site itself, has: live or intended."""
-
-    def having(column: ColumnElement[str]) -> Select[Any]:
-        new = pages()
-        at = and_(publications.c.site_id == new.c.site_id, publications.c.target == new.c.target, column == new.c.path)
-        return (
-            select(new.c.target, new.c.path, topics.c.slug)
-            .select_from(new.join(publications, at).outerjoin(topics, topics.c.id == publications.c.topic_id))
-            .where(publications.c.topic_id.is_distinct_from(new.c.topic_id))
-        )
-
-    return union_all(having(publications.c.intent_path), having(publications.c.live_path))
+def owners(*, live: bool) -> Select[Any]:
+    """``(target, path, slug)`` of those paths where a page of another topic, or of the site itself, is ``live``, or is
+    to be."""
+    new = pages()
+    column = publications.c.live_path if live else publications.c.intent_path
+    at = and_(publications.c.site_id == new.c.site_id, publications.c.target == new.c.target, column == new.c.path)
+    # There is one at most, and each is looked for by itself: as a join, all that is published was walked.
+    there = select(publications.c.topic_id).where(at).limit(ONE).correlate(new).lateral("there")
+    return (
+        select(new.c.target, new.c.path, topics.c.slug)
+        .select_from(new.join(there, true()).outerjoin(topics, topics.c.id == there.c.topic_id))
+        .where(there.c.topic_id.is_distinct_from(new.c.topic_id))
+    )
 
 
 @cache
