@@ -227,7 +227,9 @@ class Worker:
         return self._take_up(self._shares(self._held), Which.TOGETHER)
 
     def _shares(self, held: Collection[int]) -> list[Prefix]:
-        """What to ask for beside the ``held``, by their fences."""
+        """What to ask for beside the ``held``, by their fences; nothing once this worker is told to stop."""
+        if self.stop.is_set():
+            return []
         stages = [self._held[fence].claim.stage for fence in held]
         room = max(self._settings.concurrency - len(stages), 0)
         ahead = self._pace.most(stages) - len(stages) - room
