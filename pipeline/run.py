@@ -237,8 +237,8 @@ class Run:
                         return standing
                     resting = paused_stages(services, site_id)
                     if not any(s.due for s in standing if s.stage not in resting):
-                        services.operate.hasten(site_id)
-                        moved = services.planning.move_on(site_id) + services.work.heal(site_id)
+                        moved = services.operate.hasten(site_id)  # due by now, and not so in what was read above
+                        moved |= services.planning.move_on(site_id) + services.work.heal(site_id) > 0
                         if not self._moving(services, site_id, standing) and not moved:
                             return standing
             except SQLAlchemyError as error:

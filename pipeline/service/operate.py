@@ -109,9 +109,9 @@ class Operate(Service):
         verb = _Verb("grant", "granted attempts", operate.grant(self._clock), grant=attempts)
         return self._do(verb, jobs, actor, reason, dry_run)
 
-    def hasten(self, site_id: int) -> None:
-        """Make an assembly that waits for more pages due now: there are none to come."""
-        self._write(lambda cn: cn.execute(operate.hasten(self._clock), bound(site_id=site_id)).all())
+    def hasten(self, site_id: int) -> bool:
+        """Make an assembly that waits for more pages due now, since there are none to come; whether there was one."""
+        return bool(self._write(lambda cn: cn.execute(operate.hasten(self._clock), bound(site_id=site_id)).all()))
 
     def _do(self, verb: _Verb, jobs: Jobs, actor: str, reason: str, dry_run: bool) -> list[Moved]:
         values = bound(actor=clean(actor, 200), reason=clean(reason), stage=verb.stage, grant=verb.grant)
