@@ -17,6 +17,7 @@ from pipeline.errors import DatabaseError, PipelineError, UsageError
 
 log = logging.getLogger("pipeline")
 
+LAST_WORDS = 1.0  # seconds; a stage's own children may hold the line open for longer
 RESTARTS = 20  # a job that kills its worker is charged for it, so this is more than one such job can use up
 
 
@@ -24,6 +25,7 @@ RESTARTS = 20  # a job that kills its worker is charged for it, so this is more 
 class _Member:
     number: int
     process: subprocess.Popen[bytes]
+    words: threading.Thread  # passes on what it says
 
 
 class Recruit:
@@ -71,7 +73,8 @@ class Crew:
     def _start(self, number: int) -> _Member:
         process = self._recruit.enlist() if self._recruit is not None else _process(self._root)
         # Through our own log: a line in the middle of a progress display would tear it.
-        threading.Thread(target=_relay, args=(process.stderr,), daemon=True).start()
+        words = threading.Thread(target=_relay, args=(process.stderr,), daemon=True)
+        words.start()
         orders = {"root": str(self._root), "site": self._site, "number": number}
         assert process.stdin is not None
         try:
@@ -79,7 +82,7 @@ class Crew:
             process.stdin.flush()
         except BrokenPipeError:
             pass  # it died at once: told by watch()
-        return _Member(number, process)
+        return _Member(number, process, words)
 
     def watch(self) -> bool:
         """Replace members that died; True when there were any, whose jobs can be taken back.
@@ -89,6 +92,7 @@ class Crew:
         dead = [m for m in self._members if m.process.poll() is not None]
         for member in dead:
             code = member.process.returncode
+            member.words.join(LAST_WORDS)  # its own come before ours about it
             if code in (2, 3):
                 kind = DatabaseError if code == DatabaseError.exit_code else UsageError
                 raise kind(f"worker {member.number} cannot work here (see above)")
