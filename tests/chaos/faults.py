@@ -45,7 +45,7 @@ class Witnessed:
 
 QUICK: Mapping[str, int] = {
     "worker-kill": 5, "worker-term": 2, "pause-short": 4, "pause-long": 4,
-    "session-end": 14, "statement-cancel": 8, "table-lock": 2, "deadlock": 4, "long-snapshot": 1,
+    "session-end": 14, "statement-cancel": 8, "table-lock": 7, "deadlock": 4, "long-snapshot": 1,
     "server-immediate": 1, "server-fast": 1, "read-only": 1,
     "proxy-hold": 4, "proxy-swallow": 3, "proxy-reset": 10, "proxy-cut": 8, "commit-lost": 12,
 }  # fmt: skip
