@@ -144,6 +144,11 @@ def test_a_near_look_finds_what_nobody_knew(make: Factory, sql: Sql) -> None:
     assert look(None, {}).ready != set()
 
 
+def release(engine: Engine) -> int:
+    with engine.begin() as connection:
+        return int(connection.exec_driver_sql("SHOW server_version_num").scalar_one())
+
+
 @pytest.mark.parametrize("stages", [ONE, STRICT], ids=["one stage", "strict"])
 def test_what_is_over_is_not_walked_while_a_snapshot_is_pinned(
     scenery: Factory, rota: Rota, monkeypatch: pytest.MonkeyPatch, stages: tuple[StageSpec, ...]
@@ -184,4 +189,6 @@ def test_what_is_over_is_not_walked_while_a_snapshot_is_pinned(
     with pinned(engine):
         before, after = (grow(turns) for turns in (20, 80))
 
-    assert [b <= 2 * a + 16 for a, b in zip(before, after, strict=True)] == [True] * 2, (before, after)
+    # Before release 18 a look walks a little of it in the gaps between prefixes: 47 and 89 blocks, where 18 has 35 and 35.
+    more = 1.3 if release(engine) >= 180000 else 2
+    assert [b <= more * a + 16 for a, b in zip(before, after, strict=True)] == [True] * 2, (before, after)
