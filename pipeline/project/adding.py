@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import os
-import tempfile
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -11,6 +9,7 @@ from pydantic import ValidationError
 from pipeline.errors import Refused, UsageError
 from pipeline.project.site import MAX_SLUG_BYTES, SLUG, Site
 from pipeline.project.topics import CONTROL, DEVICES
+from pipeline.project.whole import whole
 
 HEADER = "lane,position,slug,title,type\n"
 
@@ -50,7 +49,9 @@ def add_site(root: Path, slug: str, facts: dict[str, str]) -> list[Path]:
         raise Refused(f"sites/{slug}: {error.strerror}") from error
     try:
         topics.write_text(HEADER, encoding="utf-8")
-        _write_whole(toml, "".join(f"{key} = {_quoted(value)}\n" for key, value in facts.items()))
+        lines = [f"{key} = {_quoted(value)}\n".encode(errors="replace") for key, value in facts.items()]
+        with whole(toml, lines) as new:
+            new.replace(toml)
     except BaseException:
         with contextlib.suppress(OSError):
             topics.unlink(missing_ok=True)
@@ -62,20 +63,3 @@ def add_site(root: Path, slug: str, facts: dict[str, str]) -> list[Path]:
 def _quoted(text: str) -> str:
     """The text as a basic string of TOML: JSON's escapes are all among its own, but DEL must be escaped as well."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _write_whole(path: Path, text: str) -> None:
-    handle, name = tempfile.mkstemp(prefix=".", suffix=".new", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(text.encode(errors="replace"))
-            os.fchmod(stream.fileno(), 0o644 & ~_umask())
-        Path(name).replace(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

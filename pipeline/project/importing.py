@@ -5,7 +5,6 @@ under its lock. Texts take their places first and the topics file last, each by 
 again, and what is there already is left alone.
 """
 
-import contextlib
 import hashlib
 import os
 import shutil
@@ -26,6 +25,7 @@ from pipeline.project.sheet import Sheet, opened
 from pipeline.project.site import MAX_SLUG_BYTES, Site
 from pipeline.project.texts import FOLDER, source_of, text_file, written
 from pipeline.project.topics import CONTROL, MAX_FILE_BYTES, OWN
+from pipeline.project.whole import whole
 
 SPOOL = ".import-"
 
@@ -243,18 +243,11 @@ def _addresses(
 def _note(site: Site, addresses: list[str]) -> None:
     """Add the addresses to the site's file of them."""
     file = live_file(site)
-    before = file.read_bytes() if file.exists() else b"# Live already, and not ours: no topic may live there.\n"
-    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".new", dir=site.folder)
+    there = file.exists()
+    before = file.read_bytes() if there else b"# Live already, and not ours: no topic may live there.\n"
+    lines = [before if before.endswith(b"\n") else before + b"\n", *(f"{path}\n".encode() for path in addresses)]
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(before if before.endswith(b"\n") else before + b"\n")
-            stream.write("".join(f"{path}\n" for path in addresses).encode())
-            stream.flush()
-            os.fsync(stream.fileno())
-            os.fchmod(stream.fileno(), 0o644)
-        Path(name).replace(file)
+        with whole(file, lines, file.stat() if there else None) as new:
+            new.replace(file)
     except OSError as error:
         raise NotDone(f"sites/{site.slug}/{file.name}: {error.strerror}; the addresses were not noted") from error
-    finally:
-        with contextlib.suppress(OSError):
-            Path(name).unlink(missing_ok=True)

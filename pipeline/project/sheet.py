@@ -5,13 +5,11 @@ before it takes the file's place, by a rename, so that whoever reads sees the ol
 a file with a problem is not touched.
 """
 
-import contextlib
 import csv
 import difflib
 import fcntl
 import io
 import os
-import tempfile
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +20,7 @@ from typing import IO
 from pipeline.errors import NotFound, ProjectError, Refused
 from pipeline.project.site import Site
 from pipeline.project.topics import load_topics
+from pipeline.project.whole import whole
 from pipeline.views import TopicRow
 
 BOM = b"\xef\xbb\xbf"
@@ -52,16 +51,7 @@ class Replace:
         self._site, self._path, self._sheet, self._seen = site, path, sheet, seen
 
     def __call__(self, *, check_only: bool = False) -> list[TopicRow]:
-        handle, name = tempfile.mkstemp(prefix=f".{self._path.name}.", suffix=".new", dir=self._path.parent)
-        new = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.writelines(self._sheet.lines)
-                stream.flush()
-                os.fsync(stream.fileno())
-                os.fchmod(stream.fileno(), self._seen.st_mode & 0o7777)
-                with contextlib.suppress(OSError):  # whoever edits another's file keeps it theirs, where he may
-                    os.fchown(stream.fileno(), self._seen.st_uid, self._seen.st_gid)
+        with whole(self._path, self._sheet.lines, self._seen) as new:
             try:
                 topics = load_topics(self._site, new)
             except ProjectError as error:
@@ -71,8 +61,6 @@ class Replace:
                     raise Refused(f"{self._sheet.name} was changed by somebody else just now; try again")
                 new.replace(self._path)
             return topics
-        finally:
-            new.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 from pipeline import Done, Draft, Finding, Found, LivePage, Outcome, Page, PageCard, Site, TopicView
 from pipeline.content import card_of
 from pipeline.errors import PathTaken, TargetError
+from pipeline.testing import MemoryCorpus
 from stages import ASSEMBLE, PIPELINE
 
 
@@ -163,11 +164,9 @@ class Context:
 
     def near(self, most: int, also: int | None = None) -> Sequence[PageCard]:
         assert self.topic is not None
-        lane = self.lane(self.topic.lane)
-        before = [card for card in lane if card.live and card.position < self.topic.position][-most:]
-        behind = [card for card in lane if card.live and card.position > self.topic.position][:most]
-        wanted = {card.topic_id for card in (*before, *(behind if len(before) < most else ()))} | {also}
-        return [card for card in lane if card.topic_id in wanted]
+        corpus = MemoryCorpus(self.lane(self.topic.lane))
+        corpus.topic = self.topic
+        return corpus.near(most, also)
 
     def pages(self) -> Iterator[LivePage]:
         for page in sorted(self.world.live.values(), key=lambda each: each.card is None):
