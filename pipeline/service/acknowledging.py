@@ -16,7 +16,7 @@ from sqlalchemy.exc import DataError, DBAPIError, StatementError
 
 from pipeline.db import reason, sqlstate
 from pipeline.service.base import Service, clean, revision
-from pipeline.sql import content, plan, transitions
+from pipeline.sql import assembly, content, transitions
 from pipeline.sql.batch import bound
 from pipeline.sql.operate import FORCED
 from pipeline.sql.transitions import Reach
@@ -122,7 +122,7 @@ class Acknowledging(Service):
         assembled = sorted({a.claim.site_id for a in acks if a.claim.topic is None})
         if assembled:
             # Before the job: a page's end holds the site while it looks whether an assembly is unfinished.
-            connection.execute(plan.lock_sites(), bound(site_ids=assembled)).all()
+            connection.execute(assembly.lock_sites(), bound(site_ids=assembled)).all()
         by_verb: dict[Verb, list[Ack]] = defaultdict(list)
         for ack in acks:
             by_verb[ack.verb].append(ack)
@@ -185,15 +185,17 @@ class Acknowledging(Service):
         ended = sorted({a.claim.site_id for a in mine if a.claim.topic is None} - set(changed))
         owing = list(changed)
         if len(changed) > 1:
-            connection.execute(plan.lock_sites(), bound(site_ids=changed)).all()  # in id order
+            connection.execute(assembly.lock_sites(), bound(site_ids=changed)).all()  # in id order
         if changed:
-            connection.execute(plan.raise_changed(), bound(site_ids=changed))
+            connection.execute(assembly.raise_changed(), bound(site_ids=changed))
         for ack in mine:
             if ack.built is not None and written[ack.claim.fence].state == "done":
                 value, fingerprint = ack.built
-                connection.execute(plan.built(), bound(site_id=ack.claim.site_id, built=value, fingerprint=fingerprint))
+                connection.execute(
+                    assembly.built(), bound(site_id=ack.claim.site_id, built=value, fingerprint=fingerprint)
+                )
         if ended:
-            owing += connection.execute(plan.behind(), bound(site_ids=ended)).scalars()
+            owing += connection.execute(assembly.behind(), bound(site_ids=ended)).scalars()
         if owing:
             self._add_assembly(connection, owing)
 

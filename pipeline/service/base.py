@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from pipeline.clock import Clock, DatabaseClock
 from pipeline.db import sqlstate
-from pipeline.sql import gates, plan, wake
+from pipeline.sql import assembly, gates, wake
 from pipeline.sql.batch import bound
 from pipeline.views import Draft, content_hash
 
@@ -102,7 +102,7 @@ class Service:
     def _add_assembly(self, connection: Connection, site_ids: Sequence[int], *, soon: bool = False) -> None:
         delay = 0 if soon else ASSEMBLE_DELAY_SECONDS
         values = bound(site_ids=list(site_ids), delay_seconds=delay, max_attempts=ASSEMBLE_ATTEMPTS)
-        connection.execute(plan.add_assembly(self._clock), values)
+        connection.execute(assembly.add_assembly(self._clock), values)
 
     def _look_again(self, connection: Connection, site_ids: Sequence[int]) -> None:
         """What is live there may have changed without a word: note it, and plan the assembly that finds out.
@@ -110,8 +110,8 @@ class Service:
         The last lock of a transaction.
         """
         if site_ids:
-            connection.execute(plan.lock_sites(), bound(site_ids=list(site_ids))).all()  # in id order
-            connection.execute(plan.raise_changed(), bound(site_ids=list(site_ids)))
+            connection.execute(assembly.lock_sites(), bound(site_ids=list(site_ids))).all()  # in id order
+            connection.execute(assembly.raise_changed(), bound(site_ids=list(site_ids)))
             self._add_assembly(connection, site_ids)
 
 

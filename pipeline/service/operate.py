@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select
 
 from pipeline.errors import NotFound, Refused
 from pipeline.service.base import TRIES, Service, clean
-from pipeline.sql import lanes, operate, plan, reads
+from pipeline.sql import assembly, lanes, operate, plan, reads
 from pipeline.sql.batch import bound
 from pipeline.states import ASSEMBLE, TRANSITIONS, JobState, StageState
 from pipeline.views import JobView
@@ -209,7 +209,7 @@ class Operate(Service):
         if own and len(own) < len(rows):
             raise Refused(f"job {own[0].id} is a site's own; with --force name it by itself")
         if own:
-            connection.execute(plan.lock_sites(), bound(site_ids=sorted({row.site_id for row in own}))).all()
+            connection.execute(assembly.lock_sites(), bound(site_ids=sorted({row.site_id for row in own}))).all()
 
     def _refuse(self, connection: Connection, verb: _Verb, wanted: Sequence[int], moved: set[int]) -> None:
         """Raise the reason why the first job that was not moved was not."""

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, insert, update
 from pipeline.errors import NotFound, Refused, StagesError
 from pipeline.project.site import Site
 from pipeline.service.base import Service, clean
-from pipeline.sql import gates, operate, plan, reads, stages as order
+from pipeline.sql import assembly, gates, operate, plan, reads, stages as order
 from pipeline.sql.batch import bound
 from pipeline.sql.tables import events, stages
 from pipeline.states import LIVE, JobState, StageState
@@ -100,7 +100,9 @@ class Order(Service):
         known = {row.name for row in connection.execute(plan.known_stages(), at)}
         adds = not {spec.name for spec in specs} <= known
         if adds and not connection.execute(order.lock(), at).all():
-            connection.execute(plan.lock_sites(), bound(site_ids=[site_id])).all()  # a new site: nobody works there yet
+            connection.execute(
+                assembly.lock_sites(), bound(site_ids=[site_id])
+            ).all()  # a new site: nobody works there yet
         self._register_stages(connection, site_id, specs)
         if adds:
             connection.execute(plan.touch_stages(), at)

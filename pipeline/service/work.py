@@ -25,7 +25,7 @@ from pipeline.service.acknowledging import (
 )
 from pipeline.service.base import ALL, PASSING, TRIES, Stretch
 from pipeline.service.order import UPKEEP
-from pipeline.sql import claim, content, gates, plan, transitions
+from pipeline.sql import assembly, claim, content, gates, transitions
 from pipeline.sql.batch import bound
 from pipeline.sql.claim import Which
 from pipeline.sql.tables import events
@@ -256,7 +256,7 @@ class Work(Acknowledging):
         """Plan an assembly of the site, due now: its theme changed, or its target lost something."""
 
         def body(connection: Connection) -> None:
-            connection.execute(plan.raise_changed(), bound(site_ids=[site_id]))
+            connection.execute(assembly.raise_changed(), bound(site_ids=[site_id]))
             self._add_assembly(connection, [site_id], soon=True)
 
         self._write(body)

@@ -225,8 +225,8 @@ def near(clock: Clock) -> Select[Any]:
     between two of them.
 
     Binds ``known`` (site_id, stage, priority, floor_at, floor_id), in any order: with one that lies before all as well;
-    and ``end``, the site where to stop. Before PostgreSQL 18 a gap is walked to the end of its site, in the index alone:
-    70 blocks for 10,000 dead entries.
+    and ``end``, the site where to stop. Before PostgreSQL 18 a gap is walked to the end of its site, in the index
+    alone: 70 blocks for 10,000 dead entries.
     """
     given = table("known", site_id=BigInteger, stage=Text, priority=SmallInteger, floor_at=MOMENT, floor_id=BigInteger)
     key = (given.c.site_id, given.c.stage, given.c.priority)

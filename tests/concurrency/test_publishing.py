@@ -11,7 +11,7 @@ from pipeline.errors import LeaseLost, PathTaken
 from pipeline.service.acknowledging import Ack, Fate, Verb
 from pipeline.service.ledger import Occupied
 from pipeline.service.work import Prefix
-from pipeline.sql import ledger, plan, transitions
+from pipeline.sql import assembly, ledger, transitions
 from pipeline.sql.tables import jobs, publications, sites
 from pipeline.states import ASSEMBLE
 from pipeline.views import Claim, Found
@@ -247,7 +247,7 @@ def test_a_page_that_ends_behind_an_assembly_is_assembled_again(
         case "written":
             stop = one.after(transitions.advance(CLOCK))
         case "site":
-            stop = one.after(plan.lock_sites())
+            stop = one.after(assembly.lock_sites())
         case _:
             stop = one.before_commit()
     first = one.does(assembles(site, 1))
@@ -273,9 +273,9 @@ def test_an_assembly_that_ends_behind_a_page_leaves_another(
     one, other = play.actor("page"), play.actor("assembly")
     match step:
         case "written":
-            stop = one.before(plan.add_assembly(CLOCK))
+            stop = one.before(assembly.add_assembly(CLOCK))
         case "site":
-            stop = one.after(plan.add_assembly(CLOCK))
+            stop = one.after(assembly.add_assembly(CLOCK))
         case _:
             stop = one.before_commit()
     first = one.does(publishes(page))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.clock import DatabaseClock
-from pipeline.sql import append, claim, content, gates, ledger, operate, plan, transitions
+from pipeline.sql import append, assembly, claim, content, gates, ledger, operate, transitions
 
 CLOCK = DatabaseClock()  # equal to the services' own, so that the statements are the very same objects
 
@@ -27,7 +27,7 @@ STATEMENTS: dict[str, Callable[[], Any]] = {
     "findings": content.add_findings,
     "passed": gates.move_passed,
     "promote": lambda: gates.promote(CLOCK),
-    "sites": plan.raise_changed,  # only the end of a page's last stage
+    "sites": assembly.raise_changed,  # only the end of a page's last stage
     "intent": lambda: ledger.put(CLOCK),
     "confirm": lambda: ledger.confirm(CLOCK),
     "plan-jobs": lambda: append.add_jobs(CLOCK),
