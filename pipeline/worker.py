@@ -8,10 +8,8 @@ import logging
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
@@ -26,11 +24,12 @@ from pipeline.folders import Folders
 from pipeline.heartbeat import Heartbeat
 from pipeline.holder import me
 from pipeline.holding import Holding, now
+from pipeline.holdings import Holdings, Pending
 from pipeline.pace import Pace
 from pipeline.project.loading import Stages
 from pipeline.rota import Rota
 from pipeline.runner import Runner
-from pipeline.service.acknowledging import Ack, Fate, Settled, Verb
+from pipeline.service.acknowledging import Ack, Settled
 from pipeline.service.work import Prefix
 from pipeline.settings import Settings
 from pipeline.sql.claim import Which
@@ -39,22 +38,12 @@ from pipeline.views import Claim
 
 log = logging.getLogger("pipeline")
 
-MISSES = 5  # flushes behind a busy gate before it is waited for
 LONELY = 30.0  # seconds after which full hands are emptied for a job that runs by itself
 LOOK_AGAIN = 1.0  # seconds between two looks for prefixes, and for what lies before a floor
-FEW = 8  # jobs
 WORDS = 0.02  # seconds between two words to others, at least
 LAIN = 3.0  # seconds after which a job that has not begun is given back: whatever has all hands may have them for long
 STOPPED = "the worker stopped"
 LAST_WORDS = 3.0  # seconds beyond the grace period in which jobs are given back
-
-
-@dataclass(slots=True)
-class _Pending:
-    """An acknowledgement that has not been committed yet."""
-
-    ack: Ack
-    misses: int = 0
 
 
 class Worker:
@@ -71,11 +60,10 @@ class Worker:
         self._only = site
         self._name = me()
         self.stop = threading.Event()
-        self._done: deque[tuple[Holding, Ack]] = deque()
         self._bell = Bell()
         self._pace = Pace(settings.concurrency)
-        self._held: dict[int, Holding] = {}
-        self._unsaid: dict[int, _Pending] = {}
+        self._heartbeat = Heartbeat(url, settings.db_schema, "pipeline", prepare=settings.prepare)
+        self._holdings = Holdings(self._pace, self._heartbeat)
         self._rota = Rota(stages)
         self._looked_at = float("-inf")
         self._folders = Folders(root, site)
@@ -85,8 +73,11 @@ class Worker:
         self._idle = 0.0
         self._told_at = float("-inf")
         self._pause_between = WORDS
-        self.finished = 0
-        self.lost = 0
+
+    @property
+    def finished(self) -> int:
+        """How many jobs it has done."""
+        return self._holdings.finished
 
     def run(self) -> None:
         """Work until stopped. Raises DatabaseError when the server cannot be used at the start."""
@@ -109,7 +100,6 @@ class Worker:
             )
             self._services = mine
             runner = Runner(services(shared), self._stages)
-            self._heartbeat = Heartbeat(self._url, self._settings.db_schema, "pipeline", prepare=self._settings.prepare)
             self._upkeep = Upkeep(mine, lambda: self._folders.ids, self._settings.reap, self._settings.prune_after)
             self._executors = Executors(runner, self._root, self._settings.concurrency, self._came)
             self._heartbeat.start()
@@ -171,8 +161,7 @@ class Worker:
         self._bell.wait(self._idle if self._has_room() else 0.25, self._services.engine)
 
     def _has_room(self) -> bool:
-        most = self._pace.most(h.claim.stage for h in self._held.values())
-        return len(self._held) < most and not self._alone
+        return len(self._holdings) < self._pace.most(self._holdings.stages()) and not self._alone
 
     def _pass_on(self) -> None:
         """Tell others of work that there are no hands free for here; less and less often, as long as that lasts."""
@@ -189,7 +178,7 @@ class Worker:
             self._heed()
             return
         self._looked_at = time.monotonic()
-        if self._give_back("no hand was free for it", LAIN):
+        if self._holdings.withdraw("no hand was free for it", LAIN):
             self._pace.clogged()  # what was quick is not any more
         self._folders.look(self._services.reading.sites())
         if self._only is not None and not self._folders.ids:
@@ -200,7 +189,7 @@ class Worker:
             self._rota.ready |= self._upkeep.run()
         self._rota.look(self._services.work, site_id)
         self._rota.note_loners(self._services.work.loners(site_id), self._folders.sites)
-        if not self._rota.loners or not self._held:
+        if not self._rota.loners or not self._holdings:
             self._waited_since = time.monotonic()
 
     def _heed(self) -> None:
@@ -218,19 +207,18 @@ class Worker:
     def _claim(self) -> bool:
         """Reserve what there is room for. Who was lost with its worker again and again may be what kills: it is taken
         when nothing else is in hand, and nothing beside it."""
-        if not self._held:
+        if not self._holdings:
             self._alone = self._take_up(self._rota.loner(), Which.ALONE)
             if self._alone:
                 return True
         if self._waits_for_loners():
             return False
-        return self._take_up(self._shares(self._held), Which.TOGETHER)
+        return self._take_up(self._shares(self._holdings.stages()), Which.TOGETHER)
 
-    def _shares(self, held: Collection[int]) -> list[Prefix]:
-        """What to ask for beside the ``held``, by their fences; nothing once this worker is told to stop."""
+    def _shares(self, stages: Sequence[str]) -> list[Prefix]:
+        """What to ask for beside the jobs in hand at these ``stages``; nothing once this worker is told to stop."""
         if self.stop.is_set():
             return []
-        stages = [self._held[fence].claim.stage for fence in held]
         room = max(self._settings.concurrency - len(stages), 0)
         ahead = self._pace.most(stages) - len(stages) - room
         quick = [stage for stage in self._stages.pipeline if self._pace.is_quick(stage)]
@@ -249,16 +237,12 @@ class Worker:
     def _start(self, prefixes: Sequence[Prefix], claims: Sequence[Claim], which: Which, asked_at: float) -> bool:
         if which is Which.TOGETHER:
             self._rota.took(prefixes, claims)
-        jobs = {c.job_id for c in claims}
-        for fence in [f for f, h in self._held.items() if h.claim.job_id in jobs]:
-            self._held[fence].lost = True  # taken away from us, and ours once more
-            self._lose(fence, "another worker has it")
         holdings = [self._holding(c, asked_at) for c in claims]
+        self._holdings.take(holdings)
         for holding in holdings:
-            self._held[holding.claim.fence] = holding
             self._executors.start(holding)
         time.sleep(0)  # the first of the threads may have the interpreter, before we look for more to do
-        self._heartbeat.hold(holdings)
+        self._holdings.keep(holdings)
         return bool(claims)
 
     def _holding(self, claim: Claim, asked_at: float) -> Holding:
@@ -267,52 +251,16 @@ class Worker:
         return holding
 
     def _came(self, holding: Holding, ack: Ack) -> None:
-        self._done.append((holding, ack))
+        self._holdings.came(holding, ack)
         self._bell.ring()
-
-    def _collect(self) -> None:
-        """Take the results that are there."""
-        while self._done:
-            self._take(*self._done.popleft())
-
-    def _take(self, holding: Holding, ack: Ack) -> None:
-        fence = holding.claim.fence
-        if holding.took is not None:
-            self._pace.note(holding.claim.stage, holding.waited, holding.took)
-        if not holding.ours():
-            self._lose(fence, "its lease ran out here" if not holding.lost else "another worker has it")
-        elif fence in self._held and fence not in self._unsaid:  # what is being given back stays given back
-            self._unsaid[fence] = _Pending(ack)
-
-    def _lose(self, fence: int, why: str) -> None:
-        holding = self._held.pop(fence, None)
-        self._unsaid.pop(fence, None)
-        self._heartbeat.drop([fence])
-        if holding is None:
-            return
-        self.lost += 1
-        topic = holding.claim.topic
-        of = f" ({topic.slug} at {holding.claim.stage})" if topic else f" ({holding.claim.stage})"
-        log.warning("lost job %d%s: %s; its result is dropped", holding.claim.job_id, of, why)
-
-    def _linger(self) -> None:
-        """Let more jobs end, so that they are acknowledged together; not when a lane waits for one and there is little
-        to come."""
-        done = [holding for holding, _ in tuple(self._done)]
-        if len(done) >= len(self._held) // 2 or (len(self._held) < FEW and any(h.claim.gated for h in done)):
-            return
-        time.sleep(self._pace.company(h.claim.stage for h in self._held.values()))
-
-    def _all_quick(self) -> bool:
-        return all(self._pace.is_quick(h.claim.stage) for h in self._held.values())
 
     def _turn_over(self) -> bool:
         """Commit what is done and reserve what there is room for then, in one transaction where that may be."""
-        self._linger()
-        group = self._finished()
-        if self._held and len(self._unsaid) == len(self._held) and self._all_quick():
+        time.sleep(self._holdings.awaits())
+        group = self._ready()
+        if self._holdings.ran_dry():
             self._pace.ran_dry()
-        emptied = len(group) == len(self._held) and bool(self._rota.loners)
+        emptied = len(group) == len(self._holdings) and bool(self._rota.loners)
         whole = any(p.ack.claim.topic is None for p in group)
         if not group or whole or emptied or self._waits_for_loners():
             self._say(group, wait=False)
@@ -321,7 +269,7 @@ class Worker:
 
         def choose(settled: Settled) -> list[Prefix]:
             self._rota.ready |= settled.ready
-            chosen[:] = self._shares([f for f in self._held if settled.fates.get(f, Fate.BUSY) is Fate.BUSY])
+            chosen[:] = self._shares(self._holdings.left(settled))
             return chosen
 
         asked_at = now()
@@ -331,79 +279,43 @@ class Worker:
 
     def _flush(self) -> None:
         """Commit what is done."""
-        self._say(self._finished(), wait=False)
+        self._say(self._ready(), wait=False)
 
-    def _finished(self) -> list[_Pending]:
+    def _ready(self) -> list[Pending]:
         """What is done and not committed yet. Jobs behind busy gates come again, and are waited for when that lasts."""
-        self._collect()
-        for fence in [f for f in self._unsaid if not self._held[f].ours()]:
-            self._lose(fence, "its lease ran out here")
-        moment = now()
-        group: list[_Pending] = []
-        patient: list[_Pending] = []
-        for fence, pending in self._unsaid.items():
-            late = pending.misses >= MISSES or self._held[fence].half_over(moment)
-            (patient if late else group).append(pending)
+        group, patient = self._holdings.ready()
         for pending in patient:
             self._say([pending], wait=pending.misses > 0)
         return group
 
-    def _say(self, group: list[_Pending], *, wait: bool) -> None:
+    def _say(self, group: list[Pending], *, wait: bool) -> None:
         if group:
             self._settle(group, self._services.work.acknowledge([p.ack for p in group], wait=wait))
 
-    def _settle(self, group: list[_Pending], settled: Settled) -> None:
-        """Let go what is written or lost; keep what is behind a busy gate, to be said again."""
+    def _settle(self, group: list[Pending], settled: Settled) -> None:
         self._rota.ready |= settled.ready
-        written = []
-        for pending in group:
-            fence = pending.ack.claim.fence
-            fate = settled.fates[fence]
-            if fate is Fate.BUSY:
-                pending.misses += 1
-            elif fate is Fate.LOST:
-                self._lose(fence, "another worker has it")
-            else:
-                written.append(fence)
-                self._held.pop(fence, None)
-                self._unsaid.pop(fence, None)
-        self.finished += len(written)
-        self._heartbeat.drop(written)
+        self._holdings.settle(group, settled)
 
     def _wind_down(self) -> None:
         """Let running stages finish within the grace period, then give back what is left."""
-        given = self._give_back(STOPPED)
+        given = self._holdings.withdraw(STOPPED)
         give_up = time.monotonic() + self._settings.grace.total_seconds()
-        while time.monotonic() < give_up and any(h.started for h in self._held.values()):
+        while time.monotonic() < give_up and any(holding.started for holding in self._holdings):
             self._bell.wait(0.05)
             self._try_for(give_up, self._flush)
-        for holding in self._held.values():
+        for holding in self._holdings:
             holding.stop = True
         # First, so that nothing runs any more of what others may take up.
         self._executors.cut()
-        self._collect()
-        rest = [h for f, h in self._held.items() if f not in self._unsaid]
-        for holding in rest:
-            self._unsaid[holding.claim.fence] = _Pending(Ack(holding.claim, Verb.RELEASE, error=STOPPED))
+        given += self._holdings.give_up(STOPPED)
+        unsaid = self._holdings.unsaid
         until = give_up + LAST_WORDS
-        while self._unsaid and time.monotonic() < until:
+        while unsaid and time.monotonic() < until:
             self._try_for(until, self._flush)
-        if count := sum(h.claim.fence not in self._unsaid for h in (*given, *rest)):
+        if count := sum(holding.claim.fence not in unsaid for holding in given):
             log.info("gave back %d job(s)", count)
-        if self._unsaid:
-            raise DatabaseError(f"{len(self._unsaid)} job(s) could not be given back; other workers take them over")
-
-    def _give_back(self, why: str, lain: float = 0.0) -> list[Holding]:
-        """Let go of what has not begun though it lay here for so many seconds; it is said with the next flush."""
-        moment = now()
-        idle = [
-            holding
-            for fence, holding in self._held.items()
-            if fence not in self._unsaid and moment - holding.taken >= lain and holding.withdraw()
-        ]
-        for holding in idle:
-            self._unsaid[holding.claim.fence] = _Pending(Ack(holding.claim, Verb.RELEASE, error=why))
-        return idle
+        if unsaid:
+            raise DatabaseError(f"{len(unsaid)} job(s) could not be given back; other workers take them over")
 
     def _try_for(self, until: float, step: Callable[[], None]) -> None:
         try:

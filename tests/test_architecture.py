@@ -20,6 +20,7 @@ FLOORS = [
         "folders",
         "pace",
         "holding",
+        "holdings",
         "wire",
         "verdict",
         "access",
